@@ -45,7 +45,7 @@ class Reader:
         self.connection = RecordingConnection()
         return self.job.on_connect(register, self.connection) is not None
 
-    def show_life(self) -> None:
+    def send_heartbeat(self) -> None:
         self.job.on_message(self.key, self.connection, self._up.send(Heartbeat(acked=1)))
 
     def fail(self) -> None:
@@ -110,7 +110,7 @@ def test_splits_of_a_lost_executor_go_to_a_subtask_that_waits_and_the_job_goes_o
     with capture_logs() as logs:
         for _ in range(60):
             clock.advance(1.0)
-            readers[2].show_life()
+            readers[2].send_heartbeat()
             job.tick()
     assert [one["event"] for one in logs if one["log_level"] == "warning"] == [
         "subtasks lost, their splits are read by others"

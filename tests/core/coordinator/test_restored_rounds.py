@@ -20,36 +20,36 @@ def coordinators_part() -> RoundSnapshot:
     return replace(round_snapshot(reference()), finished=())
 
 
-def restored_books(attempt: int) -> tuple[RoundProgress, Origin]:
+def restored_progress(attempt: int) -> tuple[RoundProgress, Origin]:
     part = subtask_snapshot(subtask=1, attempt=attempt)
     state = CheckpointContents.of(coordinators_part(), [part])
     return RoundProgress(state.enumeration(), state), part.blocked[0].origin
 
 
 def test_a_finish_of_the_new_round_never_has_the_origin_of_a_restored_one() -> None:
-    books, restored = restored_books(attempt=7)
-    assert books.first(restored)
-    own = Origin(restored.job_attempt, restored.subtask, books.first_attempt, restored.sequence)
-    assert books.first(own)
-    assert not books.first(restored)
+    progress, restored = restored_progress(attempt=7)
+    assert progress.first(restored)
+    own = Origin(restored.job_attempt, restored.subtask, progress.first_attempt, restored.sequence)
+    assert progress.first(own)
+    assert not progress.first(restored)
 
 
 def test_attempts_of_a_fresh_round_count_from_1() -> None:
-    books, _ = restored_books(attempt=7)
+    progress, _ = restored_progress(attempt=7)
     fresh = RoundProgress(CheckpointContents.of(coordinators_part(), []).enumeration())
-    assert books.first_attempt == 8
+    assert progress.first_attempt == 8
     assert fresh.first_attempt == 1
 
 
 def test_what_had_been_done_of_a_split_that_a_cut_leaves_out_is_committed() -> None:
     state = CheckpointContents.of(coordinators_part(), [])
-    books = RoundProgress(state.enumeration(), state)
+    progress = RoundProgress(state.enumeration(), state)
     (half,) = coordinators_part().progress
     assert half.split.bucket.bucket == 0
-    books.splits.step(FinishEarlyRequested(now=1.0))
-    assert books.splits.done
-    assert books.offsets()[half.split.bucket] == half.position
-    assert {file.path for file in half.files} <= {file.path for file in books.committable()}
+    progress.splits.step(FinishEarlyRequested(now=1.0))
+    assert progress.splits.done
+    assert progress.offsets()[half.split.bucket] == half.position
+    assert {file.path for file in half.files} <= {file.path for file in progress.committable()}
 
 
 def test_files_that_a_split_half_done_or_a_word_to_be_sent_again_names_are_not_deleted_for_a_late_finish() -> None:
@@ -58,12 +58,12 @@ def test_files_that_a_split_half_done_or_a_word_to_be_sent_again_names_are_not_d
     own = replace(result.files[0], path="of-the-word.parquet")
     word = replace(part.blocked[0], event=structs.replace(part.blocked[0].event, result=replace(result, files=(own,))))
     state = CheckpointContents.of(coordinators_part(), [replace(part, blocked=(word,))])
-    books = RoundProgress(state.enumeration(), state)
-    named = [file for one in books.half_done() for file in one.files]
+    progress = RoundProgress(state.enumeration(), state)
+    named = [file for one in progress.half_done() for file in one.files]
     stranger = replace(own, path="of-nobody.parquet")
-    assert books.blocked() == [word]
+    assert progress.blocked() == [word]
     assert named
-    assert books.not_ours([*named, own, stranger]) == [stranger]
+    assert progress.not_ours([*named, own, stranger]) == [stranger]
 
 
 def test_a_step_leaves_a_live_snapshot_out_whose_finish_the_coordinator_has_not_received() -> None:

@@ -250,8 +250,8 @@ class Restorer:
     def _deleted(self, path: TablePath, files: frozenset[str]) -> list[str]:
         """Return the missing files: a later start may have deleted them before the checkpoint completed."""
         folders = {file.rpartition("/")[0] for file in files}
-        there = {file for folder in folders for file in self._lake.list_prefix(path, f"{folder}/")}
-        return sorted(files - there)
+        found = {file for folder in folders for file in self._lake.list_prefix(path, f"{folder}/")}
+        return sorted(files - found)
 
 
 def is_gone(source: Source, path: TablePath, table_id: int) -> bool:

@@ -131,7 +131,7 @@ class Cleaner:
 
         A commit has landed since the round began: one of its own, whose start was killed before it could note that, or
         of a later start that was killed before it could clean up. What that start had sent besides is fenced by this
-        start's stamp. Without new rows no round of this start commits, so nothing later would settle it.
+        start's stamp. Without new rows no round of this start commits, so nothing later would decide it.
         """
         return journal.round_id.incarnation != self._incarnation and newest not in {None, journal.base_commit}
 

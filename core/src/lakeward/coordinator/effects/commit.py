@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lakeward.coordinator.effects.work import Handlers, Work
-from lakeward.coordinator.rounds.effects import Commit, KeepUp, SettleTarget
+from lakeward.coordinator.rounds.effects import CheckTarget, Commit, KeepUp
 from lakeward.coordinator.workers.log_fields import with_log_fields
 from lakeward.machines.rounds import TargetReached
 
@@ -55,7 +55,7 @@ class Committing:
         commit = Work(
             self._begin, what="commit", purpose="the commit", wait_s=limit_s, limit_s=limit_s, also_when_ended=False
         )
-        return Handlers({Commit: commit}, {KeepUp: self._keep_up, SettleTarget: self._settle_target})
+        return Handlers({Commit: commit}, {KeepUp: self._keep_up, CheckTarget: self._check_target})
 
     def _begin(self, _: Round, effect: Commit) -> Callable[[], CommittedRound] | None:
         if effect.step and not self._fence.allows(effect.commit.round_id):
@@ -68,6 +68,6 @@ class Committing:
             self._loop.spawn(with_log_fields(one.facts.log_fields, ask))
         self._upkeep.after_round(one.facts.round_id, effect.table.path, effect.snapshot_id, landed=effect.landed)
 
-    def _settle_target(self, _: Round, effect: SettleTarget) -> None:
+    def _check_target(self, _: Round, effect: CheckTarget) -> None:
         if self._policy.once and self._targets.reached(effect.path, effect.offsets, effect.buckets):
             self._loop.put(TargetReached(now=self._clock.now(), path=effect.path))

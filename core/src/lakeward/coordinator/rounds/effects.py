@@ -215,7 +215,7 @@ class KeepUp(Effect):
 
 
 @dataclass(frozen=True, slots=True)
-class SettleTarget(Effect):
+class CheckTarget(Effect):
     """Look whether the table has reached its target, which `once` waits for."""
 
     path: TablePath

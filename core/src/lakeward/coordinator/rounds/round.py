@@ -13,6 +13,7 @@ from lakeward.coordinator.commits.round_committer import CommittedRound, RoundCo
 from lakeward.coordinator.rounds import job_events as jobs
 from lakeward.coordinator.rounds.checkpoints import CheckpointCompleted, CheckpointGivenUp
 from lakeward.coordinator.rounds.effects import (
+    CheckTarget,
     CleanUp,
     Commit,
     CompleteCheckpoint,
@@ -29,7 +30,6 @@ from lakeward.coordinator.rounds.effects import (
     OpenTable,
     Plan,
     RejectCheckpoint,
-    SettleTarget,
     Supersede,
     Tell,
     TellBackend,
@@ -328,7 +328,7 @@ class Round:
         enumeration = context.enumeration
         if not enumeration.splits:
             facts.lag_s = 0.0
-            yield SettleTarget(facts.assignment.path, context.tiered, context.buckets)
+            yield CheckTarget(facts.assignment.path, context.tiered, context.buckets)
         now, leases = self._clock.now(), bool(enumeration.snapshots)
         yield Tell(Opened(now=now, table_id=facts.table_id, splits=len(enumeration.splits), leases=leases))
 
@@ -568,7 +568,7 @@ class Round:
         if self.ended:
             _log.info("a round that was given up has committed after all", **facts.log_fields)
             return
-        yield SettleTarget(facts.assignment.path, offsets, context.buckets)
+        yield CheckTarget(facts.assignment.path, offsets, context.buckets)
         left = context.enumeration.behind or facts.lag_rows() != 0
         yield Tell(Committed(now=self._clock.now(), table_id=facts.table_id, caught_up=not left))
 
