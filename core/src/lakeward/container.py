@@ -44,7 +44,6 @@ from lakeward.coordinator.service.bound_tables import BoundTables
 from lakeward.coordinator.service.closing import OpenResources
 from lakeward.coordinator.service.commands import Commands
 from lakeward.coordinator.service.components import ServiceComponents, ServiceOptions
-from lakeward.coordinator.service.controls import Controls
 from lakeward.coordinator.service.heartbeats import Heartbeats
 from lakeward.coordinator.service.housekeeping import Housekeeping
 from lakeward.coordinator.service.life import Life
@@ -56,7 +55,7 @@ from lakeward.coordinator.service.start import Start
 from lakeward.coordinator.service.start_order import started_ms
 from lakeward.coordinator.service.stop import Ending
 from lakeward.coordinator.service.stop_signals import StopSignals, unless_stopped
-from lakeward.coordinator.service.turn import Turn
+from lakeward.coordinator.service.turn import Controls, Turn
 from lakeward.coordinator.state.persistence import StatePersistence
 from lakeward.coordinator.state.state_writer import ServiceStateWriter
 from lakeward.coordinator.tables.tables import Tables

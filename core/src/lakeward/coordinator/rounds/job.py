@@ -12,72 +12,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast, get_args
 import msgspec
 import structlog
 
+from lakeward.coordinator.rounds import job_events as jobs
 from lakeward.coordinator.rounds.checkpoints import RoundCheckpoints
 from lakeward.coordinator.rounds.effects import CountFreeSlots, StartLaunch, StopLaunch
 from lakeward.coordinator.rounds.failing_splits import FailingSplits, FailureCause
 from lakeward.coordinator.rounds.gang import Gang
-from lakeward.coordinator.rounds.job_events import (
-    AtOnce,
-    AttemptUseless,
-    CheckpointLost,
-    Deployable,
-    FilesRejected,
-    FirstDeployed,
-    JobDrained,
-    JobFailed,
-    JobFailing,
-    JobOver,
-    SnapshotLost,
-    SplitsBack,
-    TableLost,
-    WorkBack,
-)
 from lakeward.coordinator.rounds.messages import AttemptFailed, ChannelsOpen, FilesClosed, SplitResult
 from lakeward.coordinator.rounds.progress import RoundProgress
 from lakeward.coordinator.rounds.subtasks import Subtasks
 from lakeward.coordinator.rounds.task_attempt import TaskAttempt
 from lakeward.coordinator.workers.step_log import step_log
 from lakeward.errors import CorruptFileError, LakewardError, ReadTimeoutError, SnapshotGoneError, TableGoneError
+from lakeward.machines import launches
 from lakeward.machines.checkpoints import messages as checkpoints
 from lakeward.machines.checkpoints.gateway import Gateway
-from lakeward.machines.checkpoints.messages import (
-    CheckpointsEvent,
-    CheckpointStored,
-    DataAcked,
-    DataReceived,
-    LaunchEnded,
-    RoundEnded,
-    SnapshotFailed,
-    SnapshotTaken,
-    StoreFailed,
-    SubtaskLost,
-    SubtaskReconnected,
-    SubtaskRegistered,
-    TimePassed,
-)
 from lakeward.machines.driver import MachineDriver
 from lakeward.machines.gang import AllWritten, DeployMembers, EndLaunch, GangEvent, RefuseMember
-from lakeward.machines.launches import (
-    AllRead,
-    CancelLaunch,
-    CountSlots,
-    Launch,
-    Launches,
-    LaunchesCommand,
-    LaunchesEvent,
-    LaunchLost,
-    PauseOver,
-    ReturnWork,
-    SlotsKnown,
-    SubtaskDeployed,
-    TellAgain,
-    TellDrained,
-    TellLaunchesFailed,
-    TellLost,
-    TellOver,
-    TellStarted,
-    WorkReturned,
-)
 from lakeward.machines.splits import (
     Accept,
     AllDone,
@@ -129,9 +79,9 @@ if TYPE_CHECKING:
 _log = structlog.get_logger("lakeward.job")
 _REST_MOST_S = 10.0
 """Longest rest of a split in seconds: its round, and the slot of who waits for it, stay taken meanwhile."""
-_SPLITS, _CHECKPOINTS = frozenset(get_args(SplitsEvent)), frozenset(get_args(CheckpointsEvent))
-_GANG, _LAUNCHES = frozenset(get_args(GangEvent)), frozenset(get_args(LaunchesEvent))
-_TAKEN_AT_END = frozenset({CheckpointStored, StoreFailed, RoundEnded})
+_SPLITS, _CHECKPOINTS = frozenset(get_args(SplitsEvent)), frozenset(get_args(checkpoints.CheckpointsEvent))
+_GANG, _LAUNCHES = frozenset(get_args(GangEvent)), frozenset(get_args(launches.LaunchesEvent))
+_TAKEN_AT_END = frozenset({checkpoints.CheckpointStored, checkpoints.StoreFailed, checkpoints.RoundEnded})
 """What still concerns checkpoints once the round takes none any more."""
 
 Follows = Iterable[Any]
@@ -157,7 +107,7 @@ class Job:
             else Gang(plan, self.progress, plan.exchange)
         )
         self.checkpoints = RoundCheckpoints(plan.checkpoints, clock)
-        self.launches = Launches(limit=plan.limit, pauses=plan.retries)
+        self.launches = launches.Launches(limit=plan.limit, pauses=plan.retries)
         self.failing = FailingSplits()
         """What fails now."""
         self.launched: JobSpec | None = None
@@ -170,7 +120,7 @@ class Job:
         self._fence_s = 0.0
         """Of the newest launch: seconds without an answer of the coordinator after which a task stops."""
         self._splits: MachineDriver[SplitsEvent, SplitsCommand] = self._drive(self.progress)
-        self._launches: MachineDriver[LaunchesEvent, LaunchesCommand] = MachineDriver(
+        self._launches: MachineDriver[launches.LaunchesEvent, launches.LaunchesCommand] = MachineDriver(
             self.launches, on_step=step_log("lakeward.job", "launches")
         )
 
@@ -248,7 +198,7 @@ class Job:
 
     def _without_checkpoints(self, event: object) -> Follows:
         """Take an event of checkpoints when none is taken any more."""
-        if isinstance(event, SubtaskRegistered):
+        if isinstance(event, checkpoints.SubtaskRegistered):
             yield from self._admit(checkpoints.Admit(event.subtask, event.attempt, latest=0, closed_for=None), event)
 
     def _drive(self, progress: RoundProgress) -> MachineDriver[SplitsEvent, SplitsCommand]:
@@ -276,7 +226,7 @@ class Job:
             # gateway would never open.
             attempt.end_checkpoint(self.checkpoints.latest)
             attempt.send(AbortedMessage(checkpoint=self.checkpoints.latest))
-        yield SubtaskReconnected(now=now, subtask=subtask, attempt=number)
+        yield checkpoints.SubtaskReconnected(now=now, subtask=subtask, attempt=number)
 
     def disconnected(self, key: ChannelKey, connection: Connection) -> Follows:
         """Take the end of a connection."""
@@ -298,16 +248,16 @@ class Job:
         received, acked = attempt.channel.received, attempt.channel.acked
         before, attempt.counted = attempt.counted, (received, acked)
         if received != before[0]:
-            yield DataReceived(now=now, subtask=subtask, attempt=number, number=received)
+            yield checkpoints.DataReceived(now=now, subtask=subtask, attempt=number, number=received)
         if acked != before[1]:
-            yield DataAcked(now=now, subtask=subtask, attempt=number, number=acked)
+            yield checkpoints.DataAcked(now=now, subtask=subtask, attempt=number, number=acked)
 
     def reject_files(self, files: Collection[LakeFile]) -> Follows:
         """Have files deleted that an attempt wrote which does not count, unless something needs them."""
         self.may_have_orphans = True
         rejected = tuple(self.progress.not_ours(files))
         if rejected and not self.launches.ended:
-            yield FilesRejected(rejected)
+            yield jobs.FilesRejected(rejected)
 
     def _split_read(self, event: SplitResult) -> Follows:
         if not self.progress.first(event.origin):
@@ -324,23 +274,23 @@ class Job:
         attempt = self.subtasks.find(key.subtask, key.task_attempt)
         if failure.code == SnapshotGoneError.code:
             reading = self.splits.held_by(key.subtask, key.task_attempt)
-            yield SnapshotLost(frozenset(snapshots_of(reading)), failure.message)
+            yield jobs.SnapshotLost(frozenset(snapshots_of(reading)), failure.message)
         elif failure.code == TableGoneError.code:
-            yield TableLost()
+            yield jobs.TableLost()
         elif failure.code == CorruptFileError.code and self.subtasks.restoring(key):
-            yield CheckpointLost(failure.message)
+            yield jobs.CheckpointLost(failure.message)
         elif failure.permanent or failure.code == ReadTimeoutError.code:
-            yield JobFailed(failure.message, permanent=failure.permanent, code=failure.code)
+            yield jobs.JobFailed(failure.message, permanent=failure.permanent, code=failure.code)
         elif failure.code == CorruptFileError.code and self.failing.has_failed_by(self._reading(key), failure.message):
             # Another try has found the same damage: a further one would find it as well.
-            yield JobFailed(failure.message, permanent=True, code=failure.code)
+            yield jobs.JobFailed(failure.message, permanent=True, code=failure.code)
         elif attempt is not None:
             _log.warning("subtask failed", round=self.plan.round_name, subtask=key.subtask, reason=failure.message)
             reason = f"subtask {key.subtask} failed: {failure.message}"
             yield from self._note_failure(key, FailureCause(reason, failure.code))
             yield from self._lose(attempt, reason)
 
-    def _attempt_useless(self, event: AttemptUseless) -> Follows:
+    def _attempt_useless(self, event: jobs.AttemptUseless) -> Follows:
         attempt = self.subtasks.find(event.subtask, event.attempt)
         if attempt is not None:
             _log.warning("subtask failed over", round=self.plan.round_name, subtask=event.subtask, reason=event.reason)
@@ -357,7 +307,7 @@ class Job:
             return
         subtask, number, now = attempt.key.subtask, attempt.number, self._clock.now()
         self.subtasks.give_up(subtask, now)
-        yield SubtaskLost(now=now, subtask=subtask, attempt=number)
+        yield checkpoints.SubtaskLost(now=now, subtask=subtask, attempt=number)
         yield AttemptLost(now=now, subtask=subtask, attempt=number)
 
     def _reading(self, key: ChannelKey) -> list[str]:
@@ -370,7 +320,7 @@ class Job:
 
     @staticmethod
     def _changed(failing: bool | None) -> Follows:
-        return () if failing is None else (JobFailing(failing),)
+        return () if failing is None else (jobs.JobFailing(failing),)
 
     # --- time -------------------------------------------------------------------------------------------------
 
@@ -380,10 +330,10 @@ class Job:
         One whose connection closed is given up alone. One that is connected and silent (hung, paused, unreachable)
         keeps its slot: the launch is cancelled.
         """
-        now, launches = self._clock.now(), self.launches
-        if launches.paused_until is not None and launches.paused_until <= now:
-            yield PauseOver(now=now)
-        if launches.drained or self.launched is None:
+        now, paused_until = self._clock.now(), self.launches.paused_until
+        if paused_until is not None and paused_until <= now:
+            yield launches.PauseOver(now=now)
+        if self.launches.drained or self.launched is None:
             return
         self.subtasks.send_heartbeats(now, self.launched.fence_s / 10)
         if self.subtasks.ends_together:
@@ -396,7 +346,7 @@ class Job:
         if takes:
             self.checkpoints.may_be_taken()
         if takes or self.checkpoints.running is not None:
-            yield TimePassed(now=now, recovers=takes and self.subtasks.recovers)
+            yield checkpoints.TimePassed(now=now, recovers=takes and self.subtasks.recovers)
         self.subtasks.watch_slots(now, quiet=bool(self.failing.cause))
         yield from self._watch_silence(now)
 
@@ -407,7 +357,7 @@ class Job:
                 self.may_have_orphans = True
                 reason = f"subtask {subtask} was silent for {self.plan.silence_s:g} s"
                 together = self.subtasks.lost(attempt.key, reason)
-                return (LaunchLost(now=now, reason=reason),) if together is None else together
+                return (launches.LaunchLost(now=now, reason=reason),) if together is None else together
         return ()
 
     # --- commands of the splits -------------------------------------------------------------------------------
@@ -443,7 +393,7 @@ class Job:
             if (until := self.splits.rests_until(split.split_id)) is not None:
                 facts = {"split": split.split_id, "next_try_s": round(until - self._clock.now(), 1)}
                 _log.info("a split failed again, and rests", round=self.plan.round_name, **facts)
-        yield SplitsBack(kind, number, command.splits)
+        yield jobs.SplitsBack(kind, number, command.splits)
 
     def _give_up(self, command: GiveUp, _: object) -> Follows:
         """Lose subtasks that did not reconnect: all those of one executor, with one warning."""
@@ -466,7 +416,7 @@ class Job:
 
     def _all_done(self, _: AllDone, __: object) -> Follows:
         written = not self.subtasks.ends_together
-        yield AllRead(now=self._clock.now(), written=written, nothing=not self.progress.has_rows)
+        yield launches.AllRead(now=self._clock.now(), written=written, nothing=not self.progress.has_rows)
 
     # --- commands of the checkpoints --------------------------------------------------------------------------
 
@@ -506,10 +456,12 @@ class Job:
         try:
             snapshot = self._facts.snapshot(self.progress)
         except LakewardError as error:
-            yield AtOnce(SnapshotFailed(now=now, checkpoint=number, reason=str(error)))
+            yield jobs.AtOnce(checkpoints.SnapshotFailed(now=now, checkpoint=number, reason=str(error)))
         else:
             due = self.plan.exchange is not None and self.step_due
-            yield AtOnce(SnapshotTaken(now=now, checkpoint=number, snapshot=snapshot, sent=sent, step_due=due))
+            yield jobs.AtOnce(
+                checkpoints.SnapshotTaken(now=now, checkpoint=number, snapshot=snapshot, sent=sent, step_due=due)
+            )
 
     def _abort(self, command: checkpoints.Abort, _: object) -> Follows:
         return self.checkpoints.abort(command, all_read=self.splits.done)
@@ -520,9 +472,9 @@ class Job:
         if replaced is not None:
             replaced.drop()
             yield AttemptLost(now=self._clock.now(), subtask=admit.subtask, attempt=replaced.number)
-        yield Deployable(admit)
+        yield jobs.Deployable(admit)
 
-    def _deploy(self, event: Deployable) -> Follows:
+    def _deploy(self, event: jobs.Deployable) -> Follows:
         """Deploy an attempt, with the restored results that it must send again."""
         admit, now = event.admit, self._clock.now()
         registration = self.subtasks.waiting.pop((admit.subtask, admit.attempt), None)
@@ -536,7 +488,7 @@ class Job:
         attempt.send(msgspec.structs.replace(deploy, gateway_closed=admit.closed_for, restored=blocked))
         restored = frozenset(one.event.result.split_id for one in blocked)
         yield AttemptRegistered(now=now, subtask=admit.subtask, attempt=admit.attempt, restored=restored)
-        yield SubtaskDeployed(now=now)
+        yield launches.SubtaskDeployed(now=now)
 
     def _return_splits(self, command: checkpoints.ReturnSplits, _: object) -> Follows:
         """Record the lost attempt's progress from its newest part; the splits machine then returns its splits."""
@@ -546,7 +498,7 @@ class Job:
         return ()
 
     def _fail_attempt(self, command: checkpoints.FailAttempt | checkpoints.RejectMessage, _: object) -> Follows:
-        return (AttemptUseless(command.subtask, command.attempt, command.reason),)
+        return (jobs.AttemptUseless(command.subtask, command.attempt, command.reason),)
 
     # --- commands of the gang ---------------------------------------------------------------------------------
 
@@ -564,15 +516,15 @@ class Job:
         for attempt in self.attempts.values():
             attempt.send(Cancel(reason=command.reason))
         self.subtasks.give_up_all(self._clock.now())
-        yield LaunchEnded(now=self._clock.now())
-        yield LaunchLost(now=self._clock.now(), reason=command.reason)
+        yield checkpoints.LaunchEnded(now=self._clock.now())
+        yield launches.LaunchLost(now=self._clock.now(), reason=command.reason)
 
     def _all_written(self, _: AllWritten, __: object) -> Follows:
-        yield AllRead(now=self._clock.now(), written=True)
+        yield launches.AllRead(now=self._clock.now(), written=True)
 
     # --- commands of the launches -----------------------------------------------------------------------------
 
-    def _launch(self, command: Launch, _: object) -> Follows:
+    def _launch(self, command: launches.Launch, _: object) -> Follows:
         """Launch the job, or launch it again with what is unfinished."""
         self.checkpoints.begin_launch()
         spec = self.plan.spec(command.number, self.subtasks.size(len(self.splits.unfinished), self._slots))
@@ -580,15 +532,15 @@ class Job:
         self.subtasks.begin(spec.subtasks, self._clock.now())
         yield StartLaunch(spec)
 
-    def _cancel_launch(self, _: CancelLaunch, __: object) -> Follows:
+    def _cancel_launch(self, _: launches.CancelLaunch, __: object) -> Follows:
         if self.launched is not None:
             yield StopLaunch(self.launched)
 
-    def _tell_lost(self, command: TellLost, _: object) -> Follows:
+    def _tell_lost(self, command: launches.TellLost, _: object) -> Follows:
         """Note a launch that has ended with work unfinished; what its subtasks still send does not count."""
         self.launched = None
         self.may_have_orphans = True
-        yield LaunchEnded(now=self._clock.now())
+        yield checkpoints.LaunchEnded(now=self._clock.now())
         if not self.failing.cause:
             now, newest = self._clock.now(), self.checkpoints.newest
             cause = FailureCause(command.reason)
@@ -596,7 +548,7 @@ class Job:
         if self.subtasks.ends_together:
             self.subtasks.give_up_all(self._clock.now())
 
-    def _return_work(self, _: ReturnWork, __: object) -> Follows:
+    def _return_work(self, _: launches.ReturnWork, __: object) -> Follows:
         """Return what the launch did not finish, or with an exchange all since the newest checkpoint."""
         now, newest, early = self._clock.now(), self.checkpoints.newest, self.splits.finishing_early
         why = self.failing.cause.text  # in the subtask's own words
@@ -605,44 +557,44 @@ class Job:
             yield JobEnded(now=now)
         else:
             self.progress, self._splits = progress, self._drive(progress)
-            yield SplitsBack(FailoverKind.JOB, self.launches.number, self.splits.unfinished)
+            yield jobs.SplitsBack(FailoverKind.JOB, self.launches.number, self.splits.unfinished)
             if early:
                 yield FinishEarlyRequested(now=now)
-        yield WorkBack(why)
+        yield jobs.WorkBack(why)
 
-    def _work_back(self, event: WorkBack) -> Follows:
+    def _work_back(self, event: jobs.WorkBack) -> Follows:
         now = self._clock.now()
         if self.subtasks.ends_together and self.splits.done and not self.progress.has_rows:
-            yield AllRead(now=now, written=False, nothing=True)
-        yield WorkReturned(now=now, why=event.why)
+            yield launches.AllRead(now=now, written=False, nothing=True)
+        yield launches.WorkReturned(now=now, why=event.why)
 
-    def _count_slots(self, _: CountSlots, __: object) -> Follows:
+    def _count_slots(self, _: launches.CountSlots, __: object) -> Follows:
         """Count them where all subtasks start at once: executors may have gone with the one that was lost."""
-        return (CountFreeSlots(),) if self.subtasks.ends_together else (SlotsKnown(now=self._clock.now()),)
+        return (CountFreeSlots(),) if self.subtasks.ends_together else (launches.SlotsKnown(now=self._clock.now()),)
 
     def counted_slots(self, slots: int | None) -> Follows:
         """Take the number of slots that the next launch may have, None where it could not be found out."""
         self._slots = self._slots if slots is None else slots
-        yield SlotsKnown(now=self._clock.now())
+        yield launches.SlotsKnown(now=self._clock.now())
 
-    def _tell_started(self, _: TellStarted, __: object) -> Follows:
-        yield FirstDeployed()
+    def _tell_started(self, _: launches.TellStarted, __: object) -> Follows:
+        yield jobs.FirstDeployed()
 
-    def _tell_drained(self, _: TellDrained, __: object) -> Follows:
+    def _tell_drained(self, _: launches.TellDrained, __: object) -> Follows:
         yield from self.checkpoints.end()
-        yield JobDrained(self.splits.incomplete, self.failing.cause_of(self.splits.skipped))
+        yield jobs.JobDrained(self.splits.incomplete, self.failing.cause_of(self.splits.skipped))
 
-    def _tell_again(self, command: TellAgain, _: object) -> Follows:
+    def _tell_again(self, command: launches.TellAgain, _: object) -> Follows:
         facts = {"reason": command.reason, "pause_s": command.pause_s}
         _log.warning("launching the job again", round=self.plan.round_name, **facts)
         return ()
 
-    def _tell_launches_failed(self, command: TellLaunchesFailed, _: object) -> Follows:
-        yield JobFailed(command.reason, code=self.failing.cause.code)
+    def _tell_launches_failed(self, command: launches.TellLaunchesFailed, _: object) -> Follows:
+        yield jobs.JobFailed(command.reason, code=self.failing.cause.code)
 
-    def _tell_over(self, _: TellOver, __: object) -> Follows:
+    def _tell_over(self, _: launches.TellOver, __: object) -> Follows:
         self.launched = None
-        yield JobOver()
+        yield jobs.JobOver()
 
     def _send(self, subtask: int, number: int, event: AnyEvent) -> Follows:
         if (attempt := self.subtasks.find(subtask, number)) is not None:
@@ -652,11 +604,11 @@ class Job:
     _EVENTS: ClassVar[Mapping[type[Any], Callable[[Any, Any], Follows]]] = {
         SplitResult: _split_read,
         AttemptFailed: _attempt_failed,
-        AttemptUseless: _attempt_useless,
+        jobs.AttemptUseless: _attempt_useless,
         ChannelsOpen: lambda job, event: job.subtasks.connected(event.key),
         FilesClosed: lambda job, event: job.subtasks.written(event.key, event.message),
-        Deployable: _deploy,
-        WorkBack: _work_back,
+        jobs.Deployable: _deploy,
+        jobs.WorkBack: _work_back,
     }
     """What is done with an event that is no machine's."""
     _COMMANDS: ClassVar[Mapping[type[Any], Callable[[Any, Any, Any], Follows]]] = {
@@ -684,20 +636,20 @@ class Job:
         checkpoints.ReturnSplits: _return_splits,
         checkpoints.FailAttempt: _fail_attempt,
         checkpoints.RejectMessage: _fail_attempt,
-        checkpoints.FailRound: lambda _, command, __: (JobFailed(command.reason),),
+        checkpoints.FailRound: lambda _, command, __: (jobs.JobFailed(command.reason),),
         DeployMembers: _deploy_members,
         RefuseMember: _refuse_member,
         EndLaunch: _end_launch,
         AllWritten: _all_written,
-        Launch: _launch,
-        CancelLaunch: _cancel_launch,
-        TellLost: _tell_lost,
-        ReturnWork: _return_work,
-        CountSlots: _count_slots,
-        TellStarted: _tell_started,
-        TellDrained: _tell_drained,
-        TellAgain: _tell_again,
-        TellLaunchesFailed: _tell_launches_failed,
-        TellOver: _tell_over,
+        launches.Launch: _launch,
+        launches.CancelLaunch: _cancel_launch,
+        launches.TellLost: _tell_lost,
+        launches.ReturnWork: _return_work,
+        launches.CountSlots: _count_slots,
+        launches.TellStarted: _tell_started,
+        launches.TellDrained: _tell_drained,
+        launches.TellAgain: _tell_again,
+        launches.TellLaunchesFailed: _tell_launches_failed,
+        launches.TellOver: _tell_over,
     }
     """What is done at each command of a machine."""

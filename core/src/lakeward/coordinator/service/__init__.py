@@ -1,1 +1,1 @@
-"""The service itself: start, scheduling, state, reports and shutdown."""
+"""The service itself: start, the queue of tables, heartbeats, reports and stop."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -30,37 +31,27 @@ _DROPPED = frozenset({"dropped", Refusal.GONE.value})
 _IS_DROPPED = "its table was dropped"
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Commands:
     """Executes commands about one table. Used on the event loop only."""
 
-    def __init__(
-        self,
-        *,
-        loop: EventLoop,
-        executor: RoundExecutor,
-        protection: LeaseProtection,
-        checkpoints: KnownCheckpoints,
-        reporter: Reporter,
-        housekeeping: Housekeeping,
-        persistence: StatePersistence,
-    ) -> None:
-        self._loop = loop
-        self._executor = executor
-        self._protection = protection
-        self._checkpoints = checkpoints
-        self._reporter = reporter
-        self._housekeeping = housekeeping
-        self._persistence = persistence
+    loop: EventLoop
+    executor: RoundExecutor
+    protection: LeaseProtection
+    checkpoints: KnownCheckpoints
+    reporter: Reporter
+    housekeeping: Housekeeping
+    persistence: StatePersistence
 
     def execute(self, command: RoundsCommand) -> None:
         """Execute a command."""
         match command:
             case OpenRound():
-                self._executor.start(command)
+                self.executor.start(command)
             case AcquireLeases():
-                self._protection.protect(command.table_id)
+                self.protection.protect(command.table_id)
             case LaunchJob() | FinishRoundEarly() | CommitRound():
-                self._executor.pass_on(command)
+                self.executor.pass_on(command)
             case EndRound():
                 self._end_round(command)
             case Forget():
@@ -68,16 +59,16 @@ class Commands:
 
     def _end_round(self, command: EndRound) -> None:
         if command.outcome == "dropped":
-            self._checkpoints.invalidate(command.table_id, _IS_DROPPED)
-        ended = self._executor.end(command)
+            self.checkpoints.invalidate(command.table_id, _IS_DROPPED)
+        ended = self.executor.end(command)
         if ended is not None:
-            self._reporter.round_ended(ended)
-        self._protection.end_round(command.table_id)
+            self.reporter.round_ended(ended)
+        self.protection.end_round(command.table_id)
 
     def _forget(self, command: Forget) -> None:
         if command.reason == Refusal.GONE.value:
-            self._checkpoints.invalidate(command.table_id, _IS_DROPPED)
-        self._reporter.forget(command.table_id, command.reason)
+            self.checkpoints.invalidate(command.table_id, _IS_DROPPED)
+        self.reporter.forget(command.table_id, command.reason)
         if command.reason in _DROPPED:
-            self._loop.spawn(partial(self._housekeeping.forget_table, command.table_id))
-        self._loop.spawn(self._persistence.try_write)
+            self.loop.spawn(partial(self.housekeeping.forget_table, command.table_id))
+        self.loop.spawn(self.persistence.try_write)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeward.coordinator.workers.calls import call
@@ -20,56 +21,45 @@ if TYPE_CHECKING:
     from lakeward.machines.rounds import RoundsEvent
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Start:
     """Starts a service. Used on the event loop only."""
 
-    def __init__(
-        self,
-        *,
-        components: ServiceComponents,
-        options: ServiceOptions,
-        targets: TargetOffsets,
-        heartbeats: Heartbeats,
-        protection: LeaseProtection,
-        checkpoints: KnownCheckpoints,
-        persistence: StatePersistence,
-        housekeeping: Housekeeping,
-    ) -> None:
-        self._components = components
-        self._options = options
-        self._targets = targets
-        self._heartbeats = heartbeats
-        self._protection = protection
-        self._checkpoints = checkpoints
-        self._persistence = persistence
-        self._housekeeping = housekeeping
+    components: ServiceComponents
+    options: ServiceOptions
+    targets: TargetOffsets
+    heartbeats: Heartbeats
+    protection: LeaseProtection
+    checkpoints: KnownCheckpoints
+    persistence: StatePersistence
+    housekeeping: Housekeeping
 
     async def leasing(self) -> None:
         """Make the calls of the lease until cancelled."""
-        await self._protection.run()
+        await self.protection.run()
 
     async def run(self, post: Callable[[RoundsEvent], None]) -> None:
         """Start; `post` tells the machine of all tables what it begins with."""
-        options, clock = self._options, self._components.clock
-        state = await call(self._components.state.load, what="read the service's state")
+        options, clock = self.options, self.components.clock
+        state = await call(self.components.state.load, what="read the service's state")
         # Read the tables first: the first write of this start replaces the last start's state.
-        resumed = await self._heartbeats.resume(state)
+        resumed = await self.heartbeats.resume(state)
         assignments = tuple(one for one in resumed if options.included(one.path))
         for one in set(resumed) - set(assignments):  # excluded since the last start
-            await self._heartbeats.give_back(one)
+            await self.heartbeats.give_back(one)
         if options.once:
-            paths = await self._targets.aim()
+            paths = await self.targets.aim()
             # Each assigned table gets a round, even if that has nothing to do but to report the table as finished.
             paths |= {one.path for one in assignments}
             post(Targets(now=clock.now(), paths=paths))
         if assignments:
             post(Resumed(now=clock.now(), assignments=assignments))
         for table_id, because in state.invalidated.items() if state is not None else ():
-            self._checkpoints.invalidate(table_id, because)  # before the first write, as above
-        copy = None if state is not None else await self._housekeeping.find_lease()
-        released = await self._protection.restore(state, copy)
-        await self._persistence.write()
-        self._protection.take_over({one.table_id for one in assignments})
-        await self._housekeeping.sweep()
-        self._checkpoints.invalidate_tables_that_need(released, "the lease backend released its snapshots at the start")
-        self._housekeeping.release_stray()
+            self.checkpoints.invalidate(table_id, because)  # before the first write, as above
+        copy = None if state is not None else await self.housekeeping.find_lease()
+        released = await self.protection.restore(state, copy)
+        await self.persistence.write()
+        self.protection.take_over({one.table_id for one in assignments})
+        await self.housekeeping.sweep()
+        self.checkpoints.invalidate_tables_that_need(released, "the lease backend released its snapshots at the start")
+        self.housekeeping.release_stray()

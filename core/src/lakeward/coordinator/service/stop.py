@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import structlog
@@ -27,54 +28,43 @@ _LEAVE_S = 5.0
 _log = structlog.get_logger("lakeward.ending")
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Ending:
     """Ends a service whose rounds have ended. Used on the event loop only."""
 
-    def __init__(
-        self,
-        *,
-        components: ServiceComponents,
-        options: ServiceOptions,
-        executor: RoundExecutor,
-        upkeep: Upkeep,
-        lag: LagAfterCommit,
-        leases: LeaseDriver,
-        protection: LeaseProtection,
-        persistence: StatePersistence,
-    ) -> None:
-        self._components = components
-        self._options = options
-        self._executor = executor
-        self._upkeep = upkeep
-        self._lag = lag
-        self._leases = leases
-        self._protection = protection
-        self._persistence = persistence
-        self._call_s = options.settings.lease.call_timeout_s
+    components: ServiceComponents
+    options: ServiceOptions
+    executor: RoundExecutor
+    upkeep: Upkeep
+    lag: LagAfterCommit
+    leases: LeaseDriver
+    protection: LeaseProtection
+    persistence: StatePersistence
 
     async def in_order(self, timeout_s: float) -> None:
         """End: the lease id is kept for the next start, unless the service is to leave nothing."""
-        await wait_for_upkeep(self._upkeep, self._lag, self._components.clock, timeout_s)
-        self._protection.stop(final=self._options.final)
-        await wait_for_lease(self._leases, self._protection.stopped, self._call_s)
-        await self._persistence.try_write()
+        await wait_for_upkeep(self.upkeep, self.lag, self.components.clock, timeout_s)
+        self.protection.stop(final=self.options.final)
+        await wait_for_lease(self.leases, self.protection.stopped, self.options.settings.lease.call_timeout_s)
+        await self.persistence.try_write()
 
     async def superseded(self, heartbeat: asyncio.Task[None] | None) -> None:
         """End after a later start has taken over: drop the lease id that it does not know, and nothing else."""
         if heartbeat is not None:
-            await asyncio.wait({heartbeat}, timeout=self._options.heartbeat_call_timeout_s)
-        await drop_own_lease(self._leases, self._components.backend, self._components.state, self._call_s)
+            await asyncio.wait({heartbeat}, timeout=self.options.heartbeat_call_timeout_s)
+        timeout_s = self.options.settings.lease.call_timeout_s
+        await drop_own_lease(self.leases, self.components.backend, self.components.state, timeout_s)
 
     async def jobs(self) -> None:
         """Wait a moment for the subtasks of the last rounds to end, so that Spark counts them as done."""
-        clock = self._components.clock
+        clock = self.components.clock
         deadline = clock.now() + _LEAVE_S
-        while self._executor.busy and clock.now() < deadline:  # noqa: ASYNC110 - jobs end on threads of their own
+        while self.executor.busy and clock.now() < deadline:  # noqa: ASYNC110 - jobs end on threads of their own
             await asyncio.sleep(_TURN_S)
 
     def cancel_jobs(self) -> None:
         """Cancel what runs all the same."""
-        self._executor.cancel_all()
+        self.executor.cancel_all()
 
 
 async def wait_for_lease(leases: LeaseDriver, stopped: asyncio.Event, timeout_s: float) -> None:

@@ -2,48 +2,67 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lakeward.machines.rounds import PauseRequested, ResumeRequested
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from lakeward.coordinator.effects.executor import RoundExecutor
     from lakeward.coordinator.effects.lease import LeaseProtection
     from lakeward.coordinator.effects.upkeep import Upkeep
     from lakeward.coordinator.leases.driver import LeaseDriver
     from lakeward.coordinator.service.all_tables import AllTables
-    from lakeward.coordinator.service.controls import Controls
+    from lakeward.coordinator.service.components import ServiceOptions
     from lakeward.coordinator.service.housekeeping import Housekeeping
+    from lakeward.ports import Clock
 
 
+class Controls:
+    """What people ask of the running service by commands: to pause tables, and to resume them."""
+
+    def __init__(self, options: ServiceOptions, clock: Clock) -> None:
+        self._options = options
+        self._clock = clock
+        self._paused: frozenset[str] = frozenset()
+        self._resumed: Mapping[str, int] | None = None
+
+    def read(self) -> Iterator[PauseRequested | ResumeRequested]:
+        """Yield what is requested now, and was not before."""
+        options, now = self._options, self._clock.now()
+        resumed, wanted = options.resumed(), options.paused()
+        for name in wanted - self._paused:
+            yield PauseRequested(now=now, path=options.path(name))
+        # Resume requests from before this start have no effect: nothing is suspended yet.
+        known = resumed if self._resumed is None else self._resumed
+        again = {name for name, times in resumed.items() if times != known.get(name)} - wanted
+        for name in sorted(again | (self._paused - wanted)):
+            yield ResumeRequested(now=now, path=options.path(name))
+        self._paused, self._resumed = wanted, resumed
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Turn:
     """One turn of the loop. Used on the event loop only."""
 
-    def __init__(
-        self,
-        *,
-        tables: AllTables,
-        controls: Controls,
-        protection: LeaseProtection,
-        leases: LeaseDriver,
-        executor: RoundExecutor,
-        upkeep: Upkeep,
-        housekeeping: Housekeeping,
-    ) -> None:
-        self._tables = tables
-        self._controls = controls
-        self._protection = protection
-        self._leases = leases
-        self._executor = executor
-        self._upkeep = upkeep
-        self._housekeeping = housekeeping
+    tables: AllTables
+    controls: Controls
+    protection: LeaseProtection
+    leases: LeaseDriver
+    executor: RoundExecutor
+    upkeep: Upkeep
+    housekeeping: Housekeeping
 
     def take(self) -> None:
         """Do what is due: take requests of people, let time pass for each machine, and clean up."""
-        for request in self._controls.read():
-            self._tables.post(request)
-        self._tables.tick()
-        self._protection.hold_checkpoints()
-        self._housekeeping.review()
-        self._leases.tick()
-        self._executor.tick()
-        self._upkeep.tick()
-        self._housekeeping.tick()
+        for request in self.controls.read():
+            self.tables.post(request)
+        self.tables.tick()
+        self.protection.hold_checkpoints()
+        self.housekeeping.review()
+        self.leases.tick()
+        self.executor.tick()
+        self.upkeep.tick()
+        self.housekeeping.tick()
