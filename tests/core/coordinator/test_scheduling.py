@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, cast
 
@@ -157,7 +157,7 @@ def longest_waits(queue: Queue, round_s: float, until_s: float) -> dict[TablePat
         else:
             at, event = due if due is not None else clock.now() + 1.0, Tick(now=0.0)
         clock.advance(max(0.0, at - clock.now()))
-        event = replace(event, now=clock.now())
+        event = structs.replace(event, now=clock.now())
     return {path: max(longest[path], clock.now() - at) for path, at in last.items()}
 
 

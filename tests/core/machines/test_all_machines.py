@@ -15,6 +15,7 @@ from itertools import count, product
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
+from msgspec import Struct
 
 from lakeward.errors import IllegalEventError, UsageError
 from lakeward.machines.machine import Machine, Rule, Rules
@@ -97,6 +98,8 @@ def shape(value: object) -> object:
         return [shape(one) for one in value]
     if isinstance(value, set | frozenset):
         return frozenset(value)
+    if isinstance(value, Struct):
+        return type(value), [shape(getattr(value, name)) for name in value.__struct_fields__]
     if is_dataclass(value):
         return type(value), [shape(getattr(value, one.name)) for one in fields(value)]
     if hasattr(value, "__dict__") and not isinstance(value, Enum):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import pytest
+from msgspec import structs
 
 from lakeward.errors import IllegalEventError
 from lakeward.machines.rounds import (
@@ -348,7 +349,7 @@ ROWS = (
     Row(
         rule="a newer epoch ends the commit under the older one as well",
         given=COMMITTING,
-        event=replace(resumed(SEVEN_AGAIN), now=44.0),
+        event=structs.replace(resumed(SEVEN_AGAIN), now=44.0),
         then={7: Phase.OPENING},
         commands=(EndRound(7, "fenced", "assigned again under epoch 2"), OpenRound(SEVEN_AGAIN, 2)),
     ),
@@ -439,7 +440,7 @@ ROWS = (
     Row(
         rule="a running round of a paused table finishes early instead of being cut off",
         given=RUNNING,
-        event=replace(PAUSE, now=0.0),
+        event=structs.replace(PAUSE, now=0.0),
         then={7: Phase.RUNNING},
         commands=(FinishRoundEarly(7, "paused"),),
     ),
@@ -452,7 +453,7 @@ ROWS = (
     ),
     Row(
         rule="a pause of a table that is not assigned holds once it is",
-        given=(replace(PAUSE, now=0.0),),
+        given=(structs.replace(PAUSE, now=0.0),),
         event=resumed(SEVEN),
         then={7: Phase.PAUSED},
     ),

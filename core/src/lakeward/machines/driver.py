@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,8 +20,7 @@ _LONGEST_STEP = 500
 """Most characters of one step in an error's notes: a heartbeat lists every table."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step(Generic[Event, Command]):
+class Step(Struct, Generic[Event, Command], frozen=True):
     """One step of a machine: the event and the commands that it returned."""
 
     event: Event

@@ -8,9 +8,10 @@ the machine are put back, and what was changed in its `UndoDict`s. All else that
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping
-from dataclasses import dataclass
 from enum import Enum
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar
+
+from msgspec import Struct
 
 from lakeward.errors import IllegalEventError
 
@@ -30,8 +31,7 @@ class MachineState(Enum):
     __hash__ = object.__hash__
 
 
-@dataclass(frozen=True, slots=True)
-class Rule(Generic[Held, Command]):
+class Rule(Struct, Generic[Held, Command], frozen=True):
     """One row: in these states, at these events, under this condition, go there and do that.
 
     `when` and `do` get the machine and the event. Without `when` a rule always applies, so it is the last one of its
@@ -43,7 +43,7 @@ class Rule(Generic[Held, Command]):
     on: type[Any] | tuple[type[Any], ...]
     when: Callable[[Held, Any], bool] | None = None
     to: Enum | None = None
-    do: Callable[[Held, Any], Iterable[Command]] | None = None
+    do: Callable[[Held, Any], tuple[Command, ...]] | None = None
 
     @property
     def cells(self) -> tuple[tuple[Enum, type[Any]], ...]:
@@ -90,38 +90,20 @@ class Rules(Generic[Held, Command]):
         rule = self.find(held, state, event)
         if rule.to is not None and rule.to is not state:
             states[key] = rule.to
-        return () if rule.do is None else tuple(rule.do(held, event))
-
-    def move(self, held: Held, attribute: str, event: object) -> tuple[Command, ...]:
-        """Take an event of a machine that keeps the state in this attribute.
-
-        Raises:
-            IllegalEventError: no rule allows it.
-        """
-        rule = self.find(held, getattr(held, attribute), event)
-        if rule.to is not None:
-            setattr(held, attribute, rule.to)
-        return () if rule.do is None else tuple(rule.do(held, event))
+        return () if rule.do is None else rule.do(held, event)
 
 
 class Undo:
     """What a step has changed in the dicts of its machine, the oldest first."""
 
     def __init__(self) -> None:
-        self._changes: list[tuple[dict[Any, Any], Any, Any]] = []
-
-    def note(self, changed: dict[Any, Any], key: object, before: object) -> None:
-        """Record a value that is about to be replaced; `before` is `_MISSING` where there was none."""
-        self._changes.append((changed, key, before))
-
-    def forget(self) -> None:
-        """Nothing of it will be put back: the step was taken."""
-        self._changes.clear()
+        self.changes: list[tuple[dict[Any, Any], Any, Any]] = []
+        """The dict, the key, and its value before; `_MISSING` where there was none."""
 
     def put_back(self) -> None:
         """Undo everything, the newest change first."""
-        while self._changes:
-            changed, key, before = self._changes.pop()
+        while self.changes:
+            changed, key, before = self.changes.pop()
             if before is _MISSING:
                 dict.pop(changed, key, None)
             else:
@@ -143,7 +125,7 @@ class UndoDict(dict[Key, Value]):
         self._undo = undo
 
     def __setitem__(self, key: Key, value: Value) -> None:
-        self._undo.note(self, key, self.get(key, _MISSING))
+        self._undo.changes.append((self, key, self.get(key, _MISSING)))
         super().__setitem__(key, value)
 
     def __delitem__(self, key: Key) -> None:
@@ -152,7 +134,7 @@ class UndoDict(dict[Key, Value]):
         Raises:
             KeyError: it is not there.
         """
-        self._undo.note(self, key, self[key])
+        self._undo.changes.append((self, key, self[key]))
         super().__delitem__(key)
 
     def drop(self, key: Key) -> None:
@@ -192,15 +174,15 @@ class Machine(Generic[Event, Command]):
         Raises:
             IllegalEventError: no rule allows this event now; nothing was changed.
         """
-        before = dict(vars(self))
+        before = self.__dict__.copy()
         try:
-            return self.take(event)
+            commands = self.take(event)
         except BaseException:
-            vars(self).update(before)
+            self.__dict__.update(before)
             self.undo.put_back()
             raise
-        finally:
-            self.undo.forget()
+        self.undo.changes.clear()
+        return commands
 
     def take(self, event: Event) -> tuple[Command, ...]:
         """Do what an event asks for; a machine that keeps several states says here whose event it is."""
@@ -208,4 +190,7 @@ class Machine(Generic[Event, Command]):
 
     def follow(self, event: object) -> tuple[Command, ...]:
         """Execute the rule of the machine's phase, also for an event that follows from another one."""
-        return cast("tuple[Command, ...]", self.rules.move(self, "phase", event))
+        rule: Rule[Any, Command] = self.rules.find(self, self.phase, event)
+        if rule.to is not None:
+            self.phase = rule.to
+        return () if rule.do is None else rule.do(self, event)

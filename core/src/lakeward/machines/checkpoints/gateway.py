@@ -14,10 +14,11 @@ Rules
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct
 
 from lakeward.machines.machine import Machine, MachineState, Rule, Rules
 from lakeward.model.checkpoints import BlockedEvent, Origin
@@ -29,34 +30,29 @@ if TYPE_CHECKING:
 # --- events -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(Struct, frozen=True):
     """The attempt has started: restored events may be sent. Repeated, it changes nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class MessageReceived:
+class MessageReceived(Struct, frozen=True):
     """The gateway's owner sends this event."""
 
     event: AnyEvent
 
 
-@dataclass(frozen=True, slots=True)
-class CloseFor:
+class CloseFor(Struct, frozen=True):
     """A checkpoint starts."""
 
     checkpoint: int
 
 
-@dataclass(frozen=True, slots=True)
-class OpenFor:
+class OpenFor(Struct, frozen=True):
     """The snapshot is taken. Late or repeated, it changes nothing; with an id that was never seen, it is illegal."""
 
     checkpoint: int
 
 
-@dataclass(frozen=True, slots=True)
-class AbortFor:
+class AbortFor(Struct, frozen=True):
     """A checkpoint was completed or aborted. Allowed for any id; an id that was never seen counts as ended as well."""
 
     checkpoint: int
@@ -67,15 +63,13 @@ GatewayEvent = Started | MessageReceived | CloseFor | OpenFor | AbortFor
 # --- commands ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Pass:
+class Pass(Struct, frozen=True):
     """Pass this event to the channel."""
 
     event: AnyEvent
 
 
-@dataclass(frozen=True, slots=True)
-class GatewayClosed:
+class GatewayClosed(Struct, frozen=True):
     """The gateway is closed for this checkpoint: no data event follows. Repeated for each repeated `CloseFor`."""
 
     checkpoint: int

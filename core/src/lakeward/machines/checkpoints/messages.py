@@ -7,7 +7,8 @@ opaque here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 Attempt = tuple[int, int]
 """Subtask and attempt number."""
@@ -16,8 +17,7 @@ Attempt = tuple[int, int]
 # --- events -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimePassed:
+class TimePassed(Struct, frozen=True, kw_only=True):
     """Time passed: it is `next_due`, or any other time.
 
     `at_once`: if none runs, a checkpoint starts now, whatever the schedule says; not where none are taken at all.
@@ -29,31 +29,29 @@ class TimePassed:
     recovers: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _OfAttempt:
+class _OfAttempt(Struct, frozen=True, kw_only=True):
     now: float
     subtask: int
     attempt: int
 
 
-class SubtaskRegistered(_OfAttempt):
+class SubtaskRegistered(_OfAttempt, frozen=True):
     """A new attempt registered; an older one of the same subtask is lost by that."""
 
 
-class SubtaskReconnected(_OfAttempt):
+class SubtaskReconnected(_OfAttempt, frozen=True):
     """An attempt has a new connection: control events on the old one may be lost."""
 
 
-class SubtaskLost(_OfAttempt):
+class SubtaskLost(_OfAttempt, frozen=True):
     """An attempt failed, was cancelled, or is gone for good. Repeated, it changes nothing."""
 
 
-class SubtaskFinished(_OfAttempt):
+class SubtaskFinished(_OfAttempt, frozen=True):
     """An attempt finished: the coordinator has everything that it did."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CloseAcked:
+class CloseAcked(Struct, frozen=True, kw_only=True):
     """An attempt closed its gateway; `sent` is the number of its last data event before that."""
 
     now: float
@@ -63,8 +61,7 @@ class CloseAcked:
     sent: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataReceived:
+class DataReceived(Struct, frozen=True, kw_only=True):
     """The coordinator has processed the data events of an attempt up to `number`. Given after each of them."""
 
     now: float
@@ -73,8 +70,7 @@ class DataReceived:
     number: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataAcked:
+class DataAcked(Struct, frozen=True, kw_only=True):
     """An attempt has processed the data events of the coordinator up to `number`."""
 
     now: float
@@ -83,8 +79,7 @@ class DataAcked:
     number: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotTaken:
+class SnapshotTaken(Struct, frozen=True, kw_only=True):
     """The coordinator's snapshot; `sent` is the number of the last data event that was sent to each attempt.
 
     `step_due`: a commit is to be made of this checkpoint while the round goes on, and needs all files closed.
@@ -97,8 +92,7 @@ class SnapshotTaken:
     step_due: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotFailed:
+class SnapshotFailed(Struct, frozen=True, kw_only=True):
     """The coordinator could not take its snapshot: this checkpoint fails, nothing else."""
 
     now: float
@@ -106,8 +100,7 @@ class SnapshotFailed:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayOpened:
+class GatewayOpened(Struct, frozen=True, kw_only=True):
     """An attempt took its snapshot and sends again."""
 
     now: float
@@ -116,8 +109,7 @@ class GatewayOpened:
     checkpoint: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartStored:
+class PartStored(Struct, frozen=True, kw_only=True):
     """An attempt's snapshot is stored, and so it was taken."""
 
     now: float
@@ -128,8 +120,7 @@ class PartStored:
     snapshot: object
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Declined:
+class Declined(Struct, frozen=True, kw_only=True):
     """An attempt took no snapshot, or could not store it."""
 
     now: float
@@ -139,16 +130,14 @@ class Declined:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointStored:
+class CheckpointStored(Struct, frozen=True, kw_only=True):
     """The checkpoint is complete on disk."""
 
     now: float
     checkpoint: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreFailed:
+class StoreFailed(Struct, frozen=True, kw_only=True):
     """The checkpoint is not on disk, and will not appear there later: an unknown outcome was settled first."""
 
     now: float
@@ -156,15 +145,13 @@ class StoreFailed:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchEnded:
+class LaunchEnded(Struct, frozen=True, kw_only=True):
     """The job's launch is over: all attempts are gone."""
 
     now: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundEnded:
+class RoundEnded(Struct, frozen=True, kw_only=True):
     """The round is committed, failed or cancelled: it takes no more checkpoints.
 
     `superseded`: no round will be restored from the checkpoint that is being stored, because its rows are in the lake
@@ -203,13 +190,11 @@ CheckpointsEvent = (
 # --- events that follow from others -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class ParticipantsChanged:
+class ParticipantsChanged(Struct, frozen=True):
     """An attempt has come so far that the checkpoint may go on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParticipantFailed:
+class ParticipantFailed(Struct, frozen=True, kw_only=True):
     """An attempt cannot contribute to the running checkpoint. `counts`: as a failure of checkpoints."""
 
     now: float
@@ -217,36 +202,34 @@ class ParticipantFailed:
     counts: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _OfParticipant:
+class _OfParticipant(Struct, frozen=True):
     attempt: Attempt
 
 
-class CheckpointStarted(_OfParticipant):
+class CheckpointStarted(_OfParticipant, frozen=True):
     """A checkpoint starts, and this attempt is part of it."""
 
 
-class CutDelivered(_OfParticipant):
+class CutDelivered(_OfParticipant, frozen=True):
     """Everything that was sent before the coordinator's cut has arrived; this attempt is to take its snapshot."""
 
 
-class ParticipationEnded(_OfParticipant):
+class ParticipationEnded(_OfParticipant, frozen=True):
     """The checkpoint of this attempt has completed, or its round has ended while it is being stored."""
 
 
-class CheckpointFailed(_OfParticipant):
+class CheckpointFailed(_OfParticipant, frozen=True):
     """The checkpoint of this attempt is aborted."""
 
 
-class AttemptGone(_OfParticipant):
+class AttemptGone(_OfParticipant, frozen=True):
     """This attempt is lost or replaced."""
 
 
 # --- commands ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Admit:
+class Admit(Struct, frozen=True):
     """Deploy this attempt, with a new gateway; both gateways start closed for `closed_for` unless it is None."""
 
     subtask: int
@@ -255,8 +238,7 @@ class Admit:
     closed_for: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class ReturnSplits:
+class ReturnSplits(Struct, frozen=True):
     """Return the splits of a lost attempt; once for each attempt, before the next one of its subtask is admitted.
 
     `snapshot` is its part in the newest completed checkpoint (None: it has none); files that it closed later belong to
@@ -269,36 +251,32 @@ class ReturnSplits:
     snapshot: object
 
 
-@dataclass(frozen=True, slots=True)
-class _ToAttempt:
+class _ToAttempt(Struct, frozen=True):
     subtask: int
     attempt: int
     checkpoint: int
 
 
-class SendClose(_ToAttempt):
+class SendClose(_ToAttempt, frozen=True):
     """Send `Close` to this attempt."""
 
 
-@dataclass(frozen=True, slots=True)
-class CloseDownGateways:
+class CloseDownGateways(Struct, frozen=True):
     """Close the coordinator's gateways to these; `TakeSnapshot` follows in the same step."""
 
     checkpoint: int
     attempts: tuple[Attempt, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _OfCheckpoint:
+class _OfCheckpoint(Struct, frozen=True):
     checkpoint: int
 
 
-class TakeSnapshot(_OfCheckpoint):
+class TakeSnapshot(_OfCheckpoint, frozen=True):
     """Take the coordinator's snapshot now, without a call to another system; answer before any other event."""
 
 
-@dataclass(frozen=True, slots=True)
-class SendTrigger:
+class SendTrigger(Struct, frozen=True):
     """Send `TriggerCheckpoint` to this attempt. `close_files`: with it all files are closed, for a commit."""
 
     subtask: int
@@ -307,12 +285,11 @@ class SendTrigger:
     close_files: bool = False
 
 
-class OpenDownGateway(_ToAttempt):
+class OpenDownGateway(_ToAttempt, frozen=True):
     """Open the coordinator's gateway to this attempt only."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoreCheckpoint:
+class StoreCheckpoint(Struct, frozen=True):
     """Write `_metadata`, on a worker: the coordinator's snapshot, and (part, snapshot) of each subtask."""
 
     checkpoint: int
@@ -320,40 +297,37 @@ class StoreCheckpoint:
     parts: tuple[tuple[object, object], ...]
 
 
-class SendComplete(_ToAttempt):
+class SendComplete(_ToAttempt, frozen=True):
     """Send `CheckpointComplete` to this attempt."""
 
 
-class SendAborted(_ToAttempt):
+class SendAborted(_ToAttempt, frozen=True):
     """Send `CheckpointAborted` to this attempt."""
 
 
-class Complete(_OfCheckpoint):
+class Complete(_OfCheckpoint, frozen=True):
     """The checkpoint is complete; all gateways are open by now."""
 
 
-@dataclass(frozen=True, slots=True)
-class Abort:
+class Abort(Struct, frozen=True):
     """The checkpoint is aborted: delete its parts. All gateways are open by now."""
 
     checkpoint: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class DiscardPart:
+class DiscardPart(Struct, frozen=True):
     """This part came too late to count: delete it."""
 
     checkpoint: int
     part: object
 
 
-class DiscardCheckpoint(_OfCheckpoint):
+class DiscardCheckpoint(_OfCheckpoint, frozen=True):
     """This checkpoint failed after its round had ended, or completed and is superseded: delete it."""
 
 
-@dataclass(frozen=True, slots=True)
-class FailAttempt:
+class FailAttempt(Struct, frozen=True):
     """Fail this attempt over: it lives, but did not acknowledge what was sent to it before the cut."""
 
     subtask: int
@@ -361,8 +335,7 @@ class FailAttempt:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class RejectMessage:
+class RejectMessage(Struct, frozen=True):
     """Reject the message of this attempt, which is gone, and cancel the attempt."""
 
     subtask: int
@@ -370,8 +343,7 @@ class RejectMessage:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class FailRound:
+class FailRound(Struct, frozen=True):
     """More checkpoints in a row failed than are tolerated."""
 
     reason: str

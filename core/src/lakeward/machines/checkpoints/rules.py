@@ -29,8 +29,9 @@ events were processed (`ParticipantsChanged`).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from lakeward.machines.checkpoints.messages import (
     Abort,

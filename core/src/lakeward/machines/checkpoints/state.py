@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lakeward.errors import UsageError
 from lakeward.machines.checkpoints.messages import Attempt, CheckpointsCommand, CheckpointsEvent
 from lakeward.machines.machine import Machine, MachineState, Rules, UndoDict
+from lakeward.model.settings import CheckpointSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from lakeward.model.settings import CheckpointSettings
 
 
 class CheckpointPhase(MachineState):
@@ -81,8 +82,7 @@ _ABORTABLE = frozenset({*RUNNING, CheckpointPhase.SNAPPING})
 _PARTICIPATING, _ALIVE = frozenset(PARTICIPATING), frozenset(ALIVE)
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(Struct, frozen=True):
     """When checkpoints of one round are due, and how many in a row have failed."""
 
     settings: CheckpointSettings
@@ -115,8 +115,7 @@ class Schedule:
         return replace(self, due=due)
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptState:
+class AttemptState(Struct, frozen=True):
     """The newest attempt of a subtask."""
 
     key: Attempt

@@ -6,31 +6,28 @@ sees their channel and their sequence, which counts from 0 in each channel.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from lakeward.model.exchange import ChannelMark
 
 # --- events of an alignment: what a consumer's channels, its coordinator and the clock report -----------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchReceived:
+class BatchReceived(Struct, frozen=True, kw_only=True):
     """The next batch of a channel has arrived."""
 
     channel: int
     sequence: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchConsumed:
+class BatchConsumed(Struct, frozen=True, kw_only=True):
     """The writer takes the oldest batch of a channel that it has not taken yet; only where `may_consume` allows it."""
 
     channel: int
     sequence: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BarrierReceived:
+class BarrierReceived(Struct, frozen=True, kw_only=True):
     """A channel's barrier arrived, `age_s` seconds after the checkpoint was triggered."""
 
     now: float
@@ -40,8 +37,7 @@ class BarrierReceived:
     age_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OvertakenReceived:
+class OvertakenReceived(Struct, frozen=True, kw_only=True):
     """A channel's producer keeps the batches from `first` up to its barrier for the checkpoint."""
 
     now: float
@@ -50,16 +46,14 @@ class OvertakenReceived:
     first: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndReceived:
+class EndReceived(Struct, frozen=True, kw_only=True):
     """Nothing comes in a channel after the batch before `first_after`."""
 
     channel: int
     first_after: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointTriggered:
+class CheckpointTriggered(Struct, frozen=True, kw_only=True):
     """The subtask begins a checkpoint, `age_s` seconds after its coordinator's trigger had come.
 
     Its readers' state and its own barriers belong to this moment; the time to be aligned counts from the trigger.
@@ -74,8 +68,7 @@ class CheckpointTriggered:
     """It does not wait to be aligned: channels stand still until restored rows are written."""
 
 
-@dataclass(frozen=True, slots=True)
-class BarrierAborted:
+class BarrierAborted(Struct, frozen=True):
     """A checkpoint will not be: the coordinator, a peer or the store says so. Allowed for any number, also twice.
 
     The producers' queues take it as well.
@@ -84,8 +77,7 @@ class BarrierAborted:
     checkpoint: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeoutChecked:
+class TimeoutChecked(Struct, frozen=True, kw_only=True):
     """The clock was looked at: it is `deadline`, or any other time."""
 
     now: float
@@ -103,37 +95,32 @@ AlignmentEvent = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelsMoved:
+class ChannelsMoved(Struct, frozen=True):
     """Whatever happened, the running checkpoint may get further by it. `now`: where that depends on the time."""
 
     now: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelsDrained:
+class ChannelsDrained(Struct, frozen=True):
     """Every channel has ended, and all of it was consumed."""
 
 
 # --- commands of an alignment: what the subtask does, all of a step before a batch is given to the writer -----------
 
 
-@dataclass(frozen=True, slots=True)
-class BlockChannel:
+class BlockChannel(Struct, frozen=True):
     """Give the writer nothing more of this channel: what comes next in it is after the barrier."""
 
     channel: int
 
 
-@dataclass(frozen=True, slots=True)
-class UnblockChannel:
+class UnblockChannel(Struct, frozen=True):
     """Give the writer this channel's batches again."""
 
     channel: int
 
 
-@dataclass(frozen=True, slots=True)
-class TakeWriterSnapshot:
+class TakeWriterSnapshot(Struct, frozen=True):
     """Take the writer's state as it is now: this much of each channel is in it, and no more.
 
     `unaligned`: what `PersistBatches` names is to be kept with it, and the subtask's own outputs let their barriers
@@ -144,8 +131,7 @@ class TakeWriterSnapshot:
     unaligned: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PersistBatches:
+class PersistBatches(Struct, frozen=True):
     """Keep a channel's batches from `first` up to `end` for the checkpoint. They were received and not consumed."""
 
     checkpoint: int
@@ -154,15 +140,13 @@ class PersistBatches:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class InputComplete:
+class InputComplete(Struct, frozen=True):
     """The consumer's share of the checkpoint is whole: nothing follows for it."""
 
     checkpoint: int
 
 
-@dataclass(frozen=True, slots=True)
-class CancelCheckpoint:
+class CancelCheckpoint(Struct, frozen=True):
     """Drop what was collected for the checkpoint.
 
     `decline`: the coordinator does not know yet, and is to be told the reason.
@@ -173,8 +157,7 @@ class CancelCheckpoint:
     decline: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelsEnded:
+class ChannelsEnded(Struct, frozen=True):
     """Every channel has ended, and all of it was consumed; returned once."""
 
 
@@ -191,37 +174,32 @@ AlignmentCommand = (
 # --- events of a producer's channel ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class BatchQueued:
+class BatchQueued(Struct, frozen=True):
     """A batch is put in; its sequence is `queued` before the step. `size_bytes` as the producer counts it."""
 
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class BatchesWritten:
+class BatchesWritten(Struct, frozen=True):
     """The consumer has written all batches before `end` (`ChannelReceiver.on_credit`). Late or repeated: no change."""
 
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class BarrierRequested:
+class BarrierRequested(Struct, frozen=True):
     """The subtask was triggered `age_s` seconds ago: everything that was put in so far is before the barrier."""
 
     checkpoint: int
     age_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class OvertakeRequested:
+class OvertakeRequested(Struct, frozen=True):
     """The checkpoint is not aligned any more: its barrier overtakes what waits here."""
 
     checkpoint: int
 
 
-@dataclass(frozen=True, slots=True)
-class EndRequested:
+class EndRequested(Struct, frozen=True):
     """Nothing more is put in."""
 
 
@@ -230,23 +208,20 @@ OutputEvent = BatchQueued | BatchesWritten | BarrierRequested | OvertakeRequeste
 # --- commands of a producer's channel -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class SendBatches:
+class SendBatches(Struct, frozen=True):
     """Send the batches from `first` up to `end`, in order."""
 
     first: int
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class SendMark:
+class SendMark(Struct, frozen=True):
     """Send a mark at once, past the batches. Those that wait are sent after it."""
 
     mark: ChannelMark
 
 
-@dataclass(frozen=True, slots=True)
-class KeepBatches:
+class KeepBatches(Struct, frozen=True):
     """Keep the waiting batches from `first` up to `end` for the checkpoint; they are sent as well."""
 
     checkpoint: int

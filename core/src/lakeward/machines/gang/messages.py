@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 Attempt = tuple[int, int]
 """Subtask and attempt number."""
@@ -10,24 +10,21 @@ Attempt = tuple[int, int]
 # --- events -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberRegistered:
+class MemberRegistered(Struct, frozen=True, kw_only=True):
     """A task of the launch registered, with a number that no attempt had before."""
 
     subtask: int
     attempt: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberConnected:
+class MemberConnected(Struct, frozen=True, kw_only=True):
     """All channels of a subtask are open, and what was restored is written. Repeated, it changes nothing."""
 
     subtask: int
     attempt: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberFinished:
+class MemberFinished(Struct, frozen=True, kw_only=True):
     """A subtask has received every channel's end and closed all its files. `all_read`: every split is finished."""
 
     subtask: int
@@ -35,8 +32,7 @@ class MemberFinished:
     all_read: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberLost:
+class MemberLost(Struct, frozen=True, kw_only=True):
     """An attempt failed, was silent for too long, or its connection is gone for good."""
 
     subtask: int
@@ -49,30 +45,26 @@ GangEvent = MemberRegistered | MemberConnected | MemberFinished | MemberLost
 # --- commands ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class DeployMembers:
+class DeployMembers(Struct, frozen=True):
     """All are there: deploy these, in this order, each with the addresses of all."""
 
     members: tuple[Attempt, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RefuseMember:
+class RefuseMember(Struct, frozen=True):
     """Tell this attempt, which is not deployed, that it does not count."""
 
     subtask: int
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
-class EndLaunch:
+class EndLaunch(Struct, frozen=True):
     """Cancel the launch, because the gang is not whole any more."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class AllWritten:
+class AllWritten(Struct, frozen=True):
     """Every row of the round is in a closed file; returned once."""
 
 

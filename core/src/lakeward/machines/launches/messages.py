@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 # --- events -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchRequested:
+class LaunchRequested(Struct, frozen=True, kw_only=True):
     """The round's first launch may begin."""
 
     now: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchLost:
+class LaunchLost(Struct, frozen=True, kw_only=True):
     """The launch cannot go on: a member of its gang is lost, or a subtask of it is silent."""
 
     now: float
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchFinished:
+class LaunchFinished(Struct, frozen=True, kw_only=True):
     """Spark says that a launch is over: none of its tasks runs any more. `reason` is Spark's, empty where it has none.
 
     `store_asked`: it is not known yet whether the checkpoint is complete that the next launch may go on from.
@@ -35,44 +32,38 @@ class LaunchFinished:
     store_asked: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreAnswered:
+class StoreAnswered(Struct, frozen=True, kw_only=True):
     """It is known now which checkpoint is the newest."""
 
     now: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkReturned:
+class WorkReturned(Struct, frozen=True, kw_only=True):
     """What the launch that has ended did not finish can be assigned again. `why`: of its failure, for people."""
 
     now: float
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PauseOver:
+class PauseOver(Struct, frozen=True, kw_only=True):
     """Time has passed: it may be time for the next launch."""
 
     now: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlotsKnown:
+class SlotsKnown(Struct, frozen=True, kw_only=True):
     """The slots for the next launch were counted."""
 
     now: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubtaskDeployed:
+class SubtaskDeployed(Struct, frozen=True, kw_only=True):
     """A subtask was deployed."""
 
     now: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AllRead:
+class AllRead(Struct, frozen=True, kw_only=True):
     """Every split is finished or left out. `written`: and every row of them is in a closed file.
 
     `nothing`: nothing was read, so that the subtasks of a gang would wait for one another to write nothing.
@@ -83,8 +74,7 @@ class AllRead:
     nothing: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundOver:
+class RoundOver(Struct, frozen=True, kw_only=True):
     """The round has ended and needs its job no more."""
 
     now: float
@@ -106,64 +96,54 @@ LaunchesEvent = (
 # --- commands ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(Struct, frozen=True):
     """Launch the job, for the `number`th time, with what is unfinished."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class CancelLaunch:
+class CancelLaunch(Struct, frozen=True):
     """Cancel the launch; answer with `LaunchFinished` once none of its tasks runs."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class TellLost:
+class TellLost(Struct, frozen=True):
     """A launch has ended that has not finished its work, for this reason."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReturnWork:
+class ReturnWork(Struct, frozen=True):
     """Return what the launch did not finish; answer with `WorkReturned`, after `AllRead` if nothing is left."""
 
 
-@dataclass(frozen=True, slots=True)
-class CountSlots:
+class CountSlots(Struct, frozen=True):
     """Count the slots for the next launch; answer with `SlotsKnown`."""
 
 
-@dataclass(frozen=True, slots=True)
-class TellStarted:
+class TellStarted(Struct, frozen=True):
     """A subtask of the round is deployed for the first time: Spark has slots for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class TellDrained:
+class TellDrained(Struct, frozen=True):
     """Everything that the round reads is in closed files; returned once."""
 
 
-@dataclass(frozen=True, slots=True)
-class TellLaunchesFailed:
+class TellLaunchesFailed(Struct, frozen=True):
     """The job was launched as often as it may be."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class TellAgain:
+class TellAgain(Struct, frozen=True):
     """The job is launched again after `pause_s`, because of `reason`."""
 
     reason: str
     pause_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class TellOver:
+class TellOver(Struct, frozen=True):
     """None of the round's tasks runs any more, and none is launched again; returned once."""
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from lakeward.model.leases import Protection, RestoredLease
 from lakeward.model.tables import KvSnapshot, TableBucket
@@ -11,8 +12,7 @@ from lakeward.model.tables import KvSnapshot, TableBucket
 # --- events -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Restored:
+class Restored(Struct, frozen=True, kw_only=True):
     """At start, before any `Protect`: continue an earlier start's lease under a new generation."""
 
     now: float
@@ -21,8 +21,7 @@ class Restored:
     """The same buckets as `lease.held`, with log offsets (0 where unknown), for verification."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Protect:
+class Protect(Struct, frozen=True, kw_only=True):
     """A round requests its snapshots. If another snapshot of a bucket is held, the new one replaces it."""
 
     now: float
@@ -30,16 +29,14 @@ class Protect:
     snapshots: tuple[KvSnapshot, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unprotect:
+class Unprotect(Struct, frozen=True, kw_only=True):
     """No round needs these any more. Snapshots that a checkpoint needs stay held; unknown buckets are no error."""
 
     now: float
     buckets: frozenset[TableBucket]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retain:
+class Retain(Struct, frozen=True, kw_only=True):
     """The checkpoint that the table's next round would resume from still has to read exactly these snapshots.
 
     Each `Retain` replaces the table's previous one; empty means that no checkpoint needs a snapshot. The snapshots are
@@ -52,28 +49,25 @@ class Retain:
     snapshots: tuple[KvSnapshot, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _AtTime:
+class _AtTime(Struct, frozen=True, kw_only=True):
     now: float
 
 
-class CheckpointsRead(_AtTime):
+class CheckpointsRead(_AtTime, frozen=True):
     """The checkpoints in the store were read, and a `Retain` was sent for each table that has one.
 
     Before that, a restored id is not dropped: it may protect snapshots that no `Retain` has listed yet.
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AbandonLease:
+class AbandonLease(Struct, frozen=True, kw_only=True):
     """The failover hook answered RELEASE: neither a round nor a checkpoint will read these again."""
 
     now: float
     buckets: frozenset[TableBucket]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Acquired:
+class Acquired(Struct, frozen=True, kw_only=True):
     """The hook `acquire` answered."""
 
     now: float
@@ -81,8 +75,7 @@ class Acquired:
     protection: Protection
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verified:
+class Verified(Struct, frozen=True, kw_only=True):
     """The verification answered."""
 
     now: float
@@ -90,16 +83,14 @@ class Verified:
     missing: frozenset[KvSnapshot]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class Done(Struct, frozen=True, kw_only=True):
     """The hook `release` or `drop` returned."""
 
     now: float
     call: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallFailed:
+class CallFailed(Struct, frozen=True, kw_only=True):
     """A call raised: it had no effect."""
 
     now: float
@@ -107,8 +98,7 @@ class CallFailed:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallOutcomeUnknown:
+class CallOutcomeUnknown(Struct, frozen=True, kw_only=True):
     """A call timed out or its outcome is unknown: it may still take effect at any time."""
 
     now: float
@@ -116,20 +106,19 @@ class CallOutcomeUnknown:
     reason: str
 
 
-class CoordinatorChanged(_AtTime):
+class CoordinatorChanged(_AtTime, frozen=True):
     """The source's coordinator is another process now: it may have lost leases."""
 
 
-class StartGeneration(_AtTime):
+class StartGeneration(_AtTime, frozen=True):
     """The failover hook answered ACQUIRE: acquire everything again under a new generation."""
 
 
-class LeaseTick(_AtTime):
+class LeaseTick(_AtTime, frozen=True):
     """Time passed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseStop:
+class LeaseStop(Struct, frozen=True, kw_only=True):
     """The service ends. `final` drops the lease; otherwise the id is kept and only unneeded snapshots are released.
 
     Snapshots that a checkpoint needs stay held for the next start.
@@ -139,8 +128,7 @@ class LeaseStop:
     final: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotsAcquired:
+class SnapshotsAcquired(Struct, frozen=True, kw_only=True):
     """Follows from `Acquired`: these are still wanted."""
 
     now: float
@@ -148,12 +136,11 @@ class SnapshotsAcquired:
     snapshots: tuple[KvSnapshot, ...]
 
 
-class CallDue(_AtTime):
+class CallDue(_AtTime, frozen=True):
     """Follows from each event: the most urgent call is sent."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepEnded:
+class StepEnded(Struct, frozen=True):
     """Follows from each event: everything that is due was sent."""
 
 
@@ -178,13 +165,11 @@ LeasesEvent = (
 # --- commands ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Persist:
+class Persist(Struct, frozen=True):
     """Write the lease's state durably BEFORE the commands that follow in the same tuple."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallAcquire:
+class CallAcquire(Struct, frozen=True):
     """Call the hook `acquire` with exactly these."""
 
     call: int
@@ -193,16 +178,14 @@ class CallAcquire:
     snapshots: Mapping[TableBucket, int]
 
 
-@dataclass(frozen=True, slots=True)
-class CallVerify:
+class CallVerify(Struct, frozen=True):
     """Ask the source which of these are gone."""
 
     call: int
     snapshots: tuple[KvSnapshot, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CallRelease:
+class CallRelease(Struct, frozen=True):
     """Call the hook `release`."""
 
     call: int
@@ -211,8 +194,7 @@ class CallRelease:
     buckets: frozenset[TableBucket]
 
 
-@dataclass(frozen=True, slots=True)
-class CallDrop:
+class CallDrop(Struct, frozen=True):
     """Call the hook `drop` for this id."""
 
     call: int
@@ -220,15 +202,13 @@ class CallDrop:
     generation: int
 
 
-@dataclass(frozen=True, slots=True)
-class Protected:
+class Protected(Struct, frozen=True):
     """The round's snapshots are acquired and verified."""
 
     table_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class NotProtected:
+class NotProtected(Struct, frozen=True):
     """The round's snapshots could not be leased.
 
     `gone` lists those that vanished (the splits are enumerated again); if it is empty, the backend failed with `reason`
@@ -240,8 +220,7 @@ class NotProtected:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ProtectionLost:
+class ProtectionLost(Struct, frozen=True):
     """These snapshots are no longer protected, although a round reads them or a checkpoint has still to read them."""
 
     table_id: int
@@ -249,8 +228,7 @@ class ProtectionLost:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseStopped:
+class LeaseStopped(Struct, frozen=True):
     """All calls have ended, or are no longer waited for; the service may end."""
 
 

@@ -28,8 +28,9 @@ Rules (why-leases.md)
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from lakeward.errors import UsageError
 from lakeward.machines.leases import planner

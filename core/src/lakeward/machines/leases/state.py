@@ -5,18 +5,21 @@ Private to its machine: outside of this package only `Leases` and `HeldLeases` a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from lakeward.machines.leases.messages import Acquired, Done, LeasesCommand, LeasesEvent, Verified
 from lakeward.machines.machine import Machine, MachineState, UndoDict
 from lakeward.model.backoff import backoff_s
+from lakeward.model.tables import KvSnapshot, TableBucket
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable
 
-    from lakeward.model.tables import KvSnapshot, TableBucket
 
 NOT_COVERED = float("-inf")
 NEVER = float("inf")
@@ -75,8 +78,7 @@ ANSWERS: dict[CallKind, type[LeasesEvent]] = {
 """The answer of a successful call; any call may be answered by `CallFailed` or `CallOutcomeUnknown` instead."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeasesPolicy:
+class LeasesPolicy(Struct, frozen=True):
     """Periods in seconds. `renew_most_s` is the longest time between two renewals, however long the lease lives."""
 
     duration_s: float
@@ -85,8 +87,7 @@ class LeasesPolicy:
     renew_most_s: float = 300.0
 
 
-@dataclass(frozen=True, slots=True)
-class HeldLeases:
+class HeldLeases(Struct, frozen=True):
     """The snapshots that the machine holds, for the state file, `leases list` and the hook's `Lease` argument."""
 
     lease_id: str
@@ -104,8 +105,7 @@ class HeldLeases:
     """Failed calls since the last successful one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """An open call. `tables`: the tables it is for; `renewal` marks an acquire of the whole list."""
 
     kind: CallKind
@@ -119,8 +119,7 @@ class Call:
     renewal: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RetiredLease:
+class RetiredLease(Struct, frozen=True):
     """An earlier lease id that is still to be dropped.
 
     `open_call` is a call under it that is not answered yet. `unsettled`: a call of unknown outcome may still take
@@ -136,8 +135,7 @@ class RetiredLease:
     failures: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class BucketLease:
+class BucketLease(Struct, frozen=True):
     """The lease of one bucket's snapshot.
 
     `covered_until`: a retired id protects it until then (holder's clock). `granted`: a round was told that it is
@@ -187,8 +185,7 @@ class Draft:
             self.leases[bucket] = BucketLease(snapshot, frozenset({Need.CHECKPOINT}))
 
 
-@dataclass(frozen=True, slots=True)
-class TableLease:
+class TableLease(Struct, frozen=True):
     """One table's part of the lease: which snapshots are needed, each one's status, and what the server may hold.
 
     `requested` are the buckets of a `Protect` that is not answered yet. `on_server` are buckets that the server may

@@ -2,63 +2,59 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
+from lakeward.model.events import AnyEvent, Envelope
+
 if TYPE_CHECKING:
-    from lakeward.model.events import AnyEvent, Envelope
+    pass
 
 # --- events -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartRequested:
+class StartRequested(Struct, frozen=True, kw_only=True):
     """The subtask starts: connect and register."""
 
     now: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnvelopeReceived:
+class EnvelopeReceived(Struct, frozen=True, kw_only=True):
     """The coordinator sent an envelope; the first one on a connection answers the registration."""
 
     now: float
     envelope: Envelope
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionLost:
+class ConnectionLost(Struct, frozen=True, kw_only=True):
     """The connection broke, or could not be made."""
 
     now: float
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PeerRejected:
+class PeerRejected(Struct, frozen=True, kw_only=True):
     """The peer did not prove the secret, or sent what is no envelope; the connection is closed."""
 
     now: float
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendRequested:
+class SendRequested(Struct, frozen=True, kw_only=True):
     """The subtask sends an event."""
 
     now: float
     event: AnyEvent
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatRequested:
+class HeartbeatRequested(Struct, frozen=True, kw_only=True):
     """The subtask sends a heartbeat, with the acknowledgement of what was received."""
 
     now: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CloseRequested:
+class CloseRequested(Struct, frozen=True, kw_only=True):
     """The subtask ends."""
 
     now: float
@@ -77,50 +73,43 @@ LinkEvent = (
 # --- commands ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Connect:
+class Connect(Struct, frozen=True):
     """After `after_s` seconds open a connection, prove the secret, and send this envelope first."""
 
     register: Envelope
     after_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Transmit:
+class Transmit(Struct, frozen=True):
     """Put an envelope on the connection."""
 
     envelope: Envelope
 
 
-@dataclass(frozen=True, slots=True)
-class Disconnect:
+class Disconnect(Struct, frozen=True):
     """Close the connection, or stop opening it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deliver:
+class Deliver(Struct, frozen=True):
     """Give the subtask an event of the coordinator."""
 
     event: AnyEvent
 
 
-@dataclass(frozen=True, slots=True)
-class ReportLost:
+class ReportLost(Struct, frozen=True):
     """Tell the subtask that nothing was received for longer than the fence time."""
 
     silent_s: float
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReportRejected:
+class ReportRejected(Struct, frozen=True):
     """Tell the subtask that whoever listens at the coordinator's address is not the coordinator."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReportSettled:
+class ReportSettled(Struct, frozen=True):
     """Tell the subtask, once it has sent `SubtaskDone`, that everything it sent is acknowledged."""
 
 

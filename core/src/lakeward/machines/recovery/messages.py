@@ -6,69 +6,59 @@ batch of its rows that are ours. Rows stay outside: the machine sees channels an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 # --- events: what the worker that reads back, the writer and the checkpoints report ----------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class RowsSpilled:
+class RowsSpilled(Struct, frozen=True):
     """Everything that was restored is read back; what is ours is sealed on local disks."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProducersConnected:
+class ProducersConnected(Struct, frozen=True):
     """Every producer has opened its channel to this subtask."""
 
 
-@dataclass(frozen=True, slots=True)
-class PieceRead:
+class PieceRead(Struct, frozen=True):
     """The piece that `ReadPiece` asked for was read from disk. It is not delivered before this step."""
 
     channel: int
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class SpillEnded:
+class SpillEnded(Struct, frozen=True):
     """There was no further piece on disk."""
 
 
-@dataclass(frozen=True, slots=True)
-class PieceRequested:
+class PieceRequested(Struct, frozen=True):
     """The writer takes the oldest piece in memory; only where `can_take`."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointRequested:
+class CheckpointRequested(Struct, frozen=True):
     """The coordinator triggered this subtask."""
 
     checkpoint: int
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotStarted:
+class SnapshotStarted(Struct, frozen=True):
     """The checkpoint's cut is now: whatever the writer has not taken is to be in it."""
 
     checkpoint: int
 
 
-@dataclass(frozen=True, slots=True)
-class ContentRequested:
+class ContentRequested(Struct, frozen=True):
     """The checkpoint wants what is in memory. The writer has taken nothing since its `SnapshotStarted`."""
 
     checkpoint: int
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotAborted:
+class SnapshotAborted(Struct, frozen=True):
     """A checkpoint will not be. Allowed for any number, also twice."""
 
     checkpoint: int
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveryStopped:
+class RecoveryStopped(Struct, frozen=True):
     """The subtask ends, or the recovery failed: nothing more is drained."""
 
 
@@ -88,51 +78,43 @@ RecoveryEvent = (
 # --- commands: what the subtask does, in this order -----------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class AcceptCheckpoints:
+class AcceptCheckpoints(Struct, frozen=True):
     """Tell the coordinator that all channels are open: from now on checkpoints are taken, and splits are read."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadPiece:
+class ReadPiece(Struct, frozen=True):
     """Have the worker read the next piece; only one is asked for at a time."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeliverPiece:
+class DeliverPiece(Struct, frozen=True):
     """Put the piece that was read behind those in memory, and commit it in the spill: both, or neither."""
 
     channel: int
 
 
-@dataclass(frozen=True, slots=True)
-class WakeWriter:
+class WakeWriter(Struct, frozen=True):
     """Something can be taken, or nothing will come any more: let the writer look."""
 
 
-@dataclass(frozen=True, slots=True)
-class WritePiece:
+class WritePiece(Struct, frozen=True):
     """Give the writer the oldest piece in memory, which is of this channel."""
 
     channel: int
 
 
-@dataclass(frozen=True, slots=True)
-class RefuseCheckpoint:
+class RefuseCheckpoint(Struct, frozen=True):
     """Decline the checkpoint as not ready: that is not counted as a failure."""
 
     checkpoint: int
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotSpill:
+class SnapshotSpill(Struct, frozen=True):
     """Keep what is not committed in the spill for the checkpoint. Nothing is copied."""
 
     checkpoint: int
 
 
-@dataclass(frozen=True, slots=True)
-class KeepPieces:
+class KeepPieces(Struct, frozen=True):
     """Keep the oldest `count` pieces of a channel that are in memory for the checkpoint; they are before its spill."""
 
     checkpoint: int
@@ -140,23 +122,20 @@ class KeepPieces:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class FailMarkerMissing:
+class FailMarkerMissing(Struct, frozen=True):
     """The checkpoint has no border in a channel that is in recovery: fail it for that, and count it. It is a bug."""
 
     checkpoint: int
     channel: int
 
 
-@dataclass(frozen=True, slots=True)
-class DropSnapshot:
+class DropSnapshot(Struct, frozen=True):
     """Give the spill back that was kept for the checkpoint."""
 
     checkpoint: int
 
 
-@dataclass(frozen=True, slots=True)
-class FinishRecovery:
+class FinishRecovery(Struct, frozen=True):
     """Everything that was restored is written: give all producers credit, let live rows pass, and delete the spill."""
 
 

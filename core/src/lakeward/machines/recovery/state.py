@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from lakeward.machines.machine import Machine, MachineState, UndoDict
 from lakeward.machines.recovery.messages import RecoveryCommand, RecoveryEvent
@@ -21,22 +21,19 @@ class RecoveryPhase(MachineState):
     """It failed, or the subtask ends."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeldPiece:
+class HeldPiece(Struct, frozen=True):
     """A batch of restored rows in memory."""
 
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Marker:
+class Marker(Struct, frozen=True):
     """The cut of a checkpoint."""
 
     checkpoint: int
 
 
-@dataclass(frozen=True, slots=True)
-class Sentinel:
+class Sentinel(Struct, frozen=True):
     """Nothing more comes in the channel."""
 
 

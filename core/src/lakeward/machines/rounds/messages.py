@@ -6,7 +6,7 @@ answers. An answer that comes through for a table without a round, or one that i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from lakeward.model.tables import TablePath
 from lakeward.model.tiering import HeartbeatRequest, HeartbeatResponse, Refusal, TableAssignment
@@ -14,25 +14,22 @@ from lakeward.model.tiering import HeartbeatRequest, HeartbeatResponse, Refusal,
 # --- events -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _OfService:
+class _OfService(Struct, frozen=True, kw_only=True):
     now: float
 
 
-class Tick(_OfService):
+class Tick(_OfService, frozen=True):
     """Time went on: do what is due."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resumed:
+class Resumed(Struct, frozen=True, kw_only=True):
     """At the start: the last start's tables are still assigned under their old epochs; they were just renewed."""
 
     now: float
     assignments: tuple[TableAssignment, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatAnswered:
+class HeartbeatAnswered(Struct, frozen=True, kw_only=True):
     """The source answered the heartbeat `request`."""
 
     now: float
@@ -40,16 +37,14 @@ class HeartbeatAnswered:
     response: HeartbeatResponse
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatFailed:
+class HeartbeatFailed(Struct, frozen=True, kw_only=True):
     """The heartbeat failed or its outcome is unknown: nothing is renewed; reports are sent again."""
 
     now: float
     cause: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class Opened(Struct, frozen=True, kw_only=True):
     """The splits are enumerated. `splits` is 0 where nothing is new; `leases`: snapshots have to be acquired."""
 
     now: float
@@ -58,22 +53,20 @@ class Opened:
     leases: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _OfTable:
+class _OfTable(Struct, frozen=True, kw_only=True):
     now: float
     table_id: int
 
 
-class Leased(_OfTable):
+class Leased(_OfTable, frozen=True):
     """All snapshots are acquired and verified."""
 
 
-class JobStarted(_OfTable):
+class JobStarted(_OfTable, frozen=True):
     """The round's first subtask is deployed: Spark has slots for it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitsFailing:
+class SplitsFailing(Struct, frozen=True, kw_only=True):
     """A split of the round has failed again, or, where `failing` is False, each of those has been read since."""
 
     now: float
@@ -81,8 +74,7 @@ class SplitsFailing:
     failing: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotsGone:
+class SnapshotsGone(Struct, frozen=True, kw_only=True):
     """A snapshot vanished before it was acquired or read: enumerate the splits again. `reason` names it."""
 
     now: float
@@ -90,8 +82,7 @@ class SnapshotsGone:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drained:
+class Drained(Struct, frozen=True, kw_only=True):
     """Every split is finished. `finished_early`: some were left out or stopped before their end."""
 
     now: float
@@ -101,8 +92,7 @@ class Drained:
     """Why splits failed that were left out; empty where none had failed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Committed:
+class Committed(Struct, frozen=True, kw_only=True):
     """The lake has the rows and the source knows. `caught_up` is false where more rows are known to wait."""
 
     now: float
@@ -110,8 +100,7 @@ class Committed:
     caught_up: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundFailed:
+class RoundFailed(Struct, frozen=True, kw_only=True):
     """The round failed in any of its phases. `permanent` suspends the table."""
 
     now: float
@@ -122,12 +111,11 @@ class RoundFailed:
     """Its checkpoint is damaged and given up: the next round goes on from another one, or from none."""
 
 
-class TableGone(_OfTable):
+class TableGone(_OfTable, frozen=True):
     """The table was dropped, or dropped and re-created under another id."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundFenced:
+class RoundFenced(Struct, frozen=True, kw_only=True):
     """Another incarnation stamped the lake table, or the base commit is another one: the round must not commit."""
 
     now: float
@@ -137,40 +125,38 @@ class RoundFenced:
     """True: another service has the table, which is left without a report. False: try again soon."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _OfPath:
+class _OfPath(Struct, frozen=True, kw_only=True):
     now: float
     path: TablePath
 
 
-class TargetReached(_OfPath):
+class TargetReached(_OfPath, frozen=True):
     """`once`: the table is at the end offsets that were seen at the start."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Targets:
+class Targets(Struct, frozen=True, kw_only=True):
     """`once`: these tables have to reach their targets. Sent once, before the first tick."""
 
     now: float
     paths: frozenset[TablePath]
 
 
-class PauseRequested(_OfPath):
+class PauseRequested(_OfPath, frozen=True):
     """A person pauses a table; a running round finishes early and commits first.
 
     The path of a table that is not assigned is remembered: the table is PAUSED once it is assigned.
     """
 
 
-class ResumeRequested(_OfPath):
+class ResumeRequested(_OfPath, frozen=True):
     """A person resumes a paused or suspended table."""
 
 
-class StopRequested(_OfService):
+class StopRequested(_OfService, frozen=True):
     """The service is to end: finish rounds early, commit them, give the tables back, then `Stopped`."""
 
 
-class StopTimedOut(_OfService):
+class StopTimedOut(_OfService, frozen=True):
     """Give up what is not committed by now."""
 
 
@@ -213,8 +199,7 @@ Answer = (
 # --- events of one table that follow from others ----------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableAssigned:
+class TableAssigned(Struct, frozen=True, kw_only=True):
     """The source has assigned it, or it was still assigned at the start."""
 
     now: float
@@ -227,8 +212,7 @@ class TableAssigned:
         return self.assignment.table_id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableRenewed:
+class TableRenewed(Struct, frozen=True, kw_only=True):
     """A heartbeat that was sent at `sent_at` has renewed it."""
 
     now: float
@@ -236,8 +220,7 @@ class TableRenewed:
     sent_at: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableRefused:
+class TableRefused(Struct, frozen=True, kw_only=True):
     """The source refused to renew it."""
 
     now: float
@@ -245,12 +228,11 @@ class TableRefused:
     refusal: Refusal
 
 
-class TableReported(_OfTable):
+class TableReported(_OfTable, frozen=True):
     """A heartbeat that reported it was answered; accepted or refused: the report has arrived."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportFailed:
+class ReportFailed(Struct, frozen=True, kw_only=True):
     """A heartbeat that reported it failed."""
 
     now: float
@@ -258,16 +240,15 @@ class ReportFailed:
     cause: str
 
 
-class RoundMayOpen(_OfTable):
+class RoundMayOpen(_OfTable, frozen=True):
     """Fewer rounds are open than may be, and no waiting table is nearer to its deadline."""
 
 
-class RetryDue(_OfTable):
+class RetryDue(_OfTable, frozen=True):
     """The pause after its failure is over."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundOverdue:
+class RoundOverdue(Struct, frozen=True, kw_only=True):
     """Its round has to make room."""
 
     now: float
@@ -275,34 +256,32 @@ class RoundOverdue:
     reason: str
 
 
-class TablePaused(_OfTable):
+class TablePaused(_OfTable, frozen=True):
     """A person pauses it."""
 
 
-class TableResumed(_OfTable):
+class TableResumed(_OfTable, frozen=True):
     """A person resumes it."""
 
 
-class ServiceStops(_OfTable):
+class ServiceStops(_OfTable, frozen=True):
     """The service is to end."""
 
 
-class RoundGivenUp(_OfTable):
+class RoundGivenUp(_OfTable, frozen=True):
     """The service ends without waiting any longer."""
 
 
 # --- commands ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class SendHeartbeat:
+class SendHeartbeat(Struct, frozen=True):
     """Send this heartbeat; answer with `HeartbeatAnswered` or `HeartbeatFailed`."""
 
     request: HeartbeatRequest
 
 
-@dataclass(frozen=True, slots=True)
-class OpenRound:
+class OpenRound(Struct, frozen=True):
     """Start a round: open, stamp, enumerate; answer with `Opened`, `RoundFailed`, `TableGone` or `RoundFenced`."""
 
     assignment: TableAssignment
@@ -310,33 +289,30 @@ class OpenRound:
     """1 for the first try since the last success."""
 
 
-@dataclass(frozen=True, slots=True)
-class _ForTable:
+class _ForTable(Struct, frozen=True):
     table_id: int
 
 
-class AcquireLeases(_ForTable):
+class AcquireLeases(_ForTable, frozen=True):
     """Acquire and verify; answer with `Leased`, `SnapshotsGone` or `RoundFailed`."""
 
 
-class LaunchJob(_ForTable):
+class LaunchJob(_ForTable, frozen=True):
     """Write the journal and launch the Spark job; answer with `Drained` or a failure."""
 
 
-@dataclass(frozen=True, slots=True)
-class FinishRoundEarly:
+class FinishRoundEarly(Struct, frozen=True):
     """Let the round finish early: its maximum duration is over, or a pause or a stop was requested."""
 
     table_id: int
     reason: str
 
 
-class CommitRound(_ForTable):
+class CommitRound(_ForTable, frozen=True):
     """Prepare, commit to the lake, commit to the source; answer with `Committed` or a failure."""
 
 
-@dataclass(frozen=True, slots=True)
-class EndRound:
+class EndRound(Struct, frozen=True):
     """End the round: cancel its job if it still runs, release its leases, delete its files if it failed."""
 
     table_id: int
@@ -349,16 +325,14 @@ class EndRound:
     """Why the table waits for a person from now on, also once it is given back; empty where it does not."""
 
 
-@dataclass(frozen=True, slots=True)
-class Forget:
+class Forget(Struct, frozen=True):
     """The table is not assigned any more."""
 
     table_id: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Stopped:
+class Stopped(Struct, frozen=True):
     """No table is assigned any more and the last heartbeat was answered or given up: the service may end.
 
     `failed` lists, for `once`, the tables that did not reach their target, with the last reason.

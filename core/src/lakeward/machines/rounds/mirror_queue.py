@@ -9,8 +9,11 @@ checks the table's epoch alone: the queue lives as long as the service, so its c
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import dataclasses
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lakeward.model.tiering import HeartbeatRequest, HeartbeatResponse, Refusal, TableAssignment, TableEpoch
 
@@ -24,8 +27,7 @@ SILENT_S = 60.0
 """A table that was in no heartbeat for this many seconds is due again: its round was given up."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(Struct, frozen=True):
     assignment: TableAssignment
     due: float
     taken: bool = False
@@ -74,7 +76,9 @@ class MirrorQueue:
             )
             if entry.withdrawn is not None:
                 entry = replace(entry, withdrawn=None, taken=False, due=now)
-            self._entries[table_id] = replace(entry, assignment=replace(entry.assignment, freshness_s=freshness_s))
+            self._entries[table_id] = replace(
+                entry, assignment=dataclasses.replace(entry.assignment, freshness_s=freshness_s)
+            )
 
     def make_due(self, now: float, paths: Collection[TablePath]) -> None:
         """Assign these at the next request; tables that are assigned stay so."""
@@ -133,7 +137,7 @@ class MirrorQueue:
         if not due:
             return None
         first = min(due, key=lambda entry: (entry.due, entry.assignment.table_id))
-        assignment = replace(first.assignment, epoch=first.assignment.epoch + 1, waited_s=now - first.due)
+        assignment = dataclasses.replace(first.assignment, epoch=first.assignment.epoch + 1, waited_s=now - first.due)
         self._entries[assignment.table_id] = replace(first, assignment=assignment, taken=True, named_at=now)
         return assignment
 

@@ -169,7 +169,9 @@ def has_no_targets(rounds: RoundsState, _: Targets) -> bool:
 
 def to_heartbeat(rounds: RoundsState, event: HeartbeatAnswered | HeartbeatFailed | Tick) -> Commands:
     """It is the business of the heartbeat."""
-    return rounds.heartbeat_rules.move(rounds, "heartbeat", event)
+    rule = rounds.heartbeat_rules.find(rounds, rounds.heartbeat, event)
+    rounds.heartbeat = rule.to or rounds.heartbeat
+    return () if rule.do is None else rule.do(rounds, event)
 
 
 def take_over(rounds: RoundsState, event: Resumed) -> Commands:

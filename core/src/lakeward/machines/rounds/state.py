@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lakeward.machines.machine import Machine, MachineState, Rules, UndoDict
 from lakeward.machines.rounds.messages import RoundsCommand, RoundsEvent
@@ -79,8 +81,7 @@ _URGENT = frozenset({*REPORTED, Phase.SETTLING})
 """A table that has a report to send, or a round that must be renewed before it may commit."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableStatus:
+class TableStatus(Struct, frozen=True):
     """One assigned table, for people and for the state file."""
 
     assignment: TableAssignment
@@ -92,8 +93,7 @@ class TableStatus:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class TieringTable:
+class TieringTable(Struct, frozen=True):
     """One assigned table. Times in seconds on the holder's clock."""
 
     assignment: TableAssignment
@@ -186,8 +186,7 @@ class TieringTable:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """One table that `once` waits for."""
 
     reached: bool = False
@@ -195,8 +194,7 @@ class Target:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SentHeartbeat:
+class SentHeartbeat(Struct, frozen=True):
     """The open heartbeat, and when it was sent."""
 
     request: HeartbeatRequest

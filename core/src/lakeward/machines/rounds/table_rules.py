@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lakeward.machines.machine import Rule, Rules
 from lakeward.machines.rounds.messages import (
@@ -149,8 +151,7 @@ def _table(rounds: RoundsState, event: Any) -> TieringTable:  # noqa: ANN401 - e
 # --- failures -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """A round has failed. `table`: with that failure counted.
 
     `again_soon`: retry after the shortest pause. `is_try`: `once` gives up after so many of them; a lost checkpoint is

@@ -7,7 +7,8 @@ snapshots.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from lakeward.errors import LogTruncatedError, OffsetsBeyondLogError
 from lakeward.model.splits import LogSplit, SnapshotSplit, Split, snapshots_of
@@ -17,8 +18,7 @@ _NAMED_BUCKETS = 5
 """Most buckets in an error message; a table may have thousands."""
 
 
-@dataclass(frozen=True, slots=True)
-class Enumeration:
+class Enumeration(Struct, frozen=True):
     """The splits of a round, and the state of its buckets before it.
 
     `splits` in the order in which they are assigned: snapshot splits first, then log splits, longest first.

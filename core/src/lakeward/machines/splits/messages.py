@@ -6,15 +6,14 @@ the next: that is how a late event of an earlier attempt is recognized.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from lakeward.model.splits import Split
 
 # --- events: what attempts of subtasks and their job report ---------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptRegistered:
+class AttemptRegistered(Struct, frozen=True, kw_only=True):
     """A subtask's attempt is ready. An older attempt of the same subtask is replaced: its splits are returned.
 
     The same attempt once more (it reconnected) changes nothing. `restored` are the withheld splits whose result this
@@ -27,8 +26,7 @@ class AttemptRegistered:
     restored: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitRequested:
+class SplitRequested(Struct, frozen=True, kw_only=True):
     """An attempt has nothing to read, or wants the next split while it still closes files of the last one."""
 
     now: float
@@ -36,8 +34,7 @@ class SplitRequested:
     attempt: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitDone:
+class SplitDone(Struct, frozen=True, kw_only=True):
     """An attempt closed all files of a split. `end_offset` is the first offset not contained.
 
     Before `stop` only while finishing early; a snapshot split ends at its log offset, or later if it is a live scan.
@@ -51,8 +48,7 @@ class SplitDone:
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptLost:
+class AttemptLost(Struct, frozen=True, kw_only=True):
     """An attempt failed, was cancelled, or its connection is gone for good: its splits are returned."""
 
     now: float
@@ -60,8 +56,7 @@ class AttemptLost:
     attempt: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptDisconnected:
+class AttemptDisconnected(Struct, frozen=True, kw_only=True):
     """The connection of an attempt closed; it may come back on another one."""
 
     now: float
@@ -69,8 +64,7 @@ class AttemptDisconnected:
     attempt: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptReconnected:
+class AttemptReconnected(Struct, frozen=True, kw_only=True):
     """The same attempt goes on over another connection."""
 
     now: float
@@ -78,29 +72,25 @@ class AttemptReconnected:
     attempt: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionsChecked:
+class ConnectionsChecked(Struct, frozen=True, kw_only=True):
     """Time passed: an attempt may have been disconnected for too long."""
 
     now: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitsRested:
+class SplitsRested(Struct, frozen=True, kw_only=True):
     """Time passed: a split that failed again and again may be due for its next try."""
 
     now: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobEnded:
+class JobEnded(Struct, frozen=True, kw_only=True):
     """The job has ended, successfully or not: all attempts are gone, unfinished splits are returned."""
 
     now: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FinishEarlyRequested:
+class FinishEarlyRequested(Struct, frozen=True, kw_only=True):
     """The round is to finish early; repeated, it changes nothing."""
 
     now: float
@@ -122,8 +112,7 @@ SplitsEvent = (
 # --- events of one thing that another one causes --------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class SplitAssigned:
+class SplitAssigned(Struct, frozen=True):
     """An attempt reads a split from now on, or sends the result of a withheld one again."""
 
     split_id: str
@@ -131,8 +120,7 @@ class SplitAssigned:
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
-class SplitReturned:
+class SplitReturned(Struct, frozen=True):
     """The attempt that held a split is gone. `failed`: that says something against the split."""
 
     now: float
@@ -140,15 +128,13 @@ class SplitReturned:
     failed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class SplitLeftOut:
+class SplitLeftOut(Struct, frozen=True):
     """The round finishes early before anybody reads a split."""
 
     split_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptReplaced:
+class AttemptReplaced(Struct, frozen=True):
     """A newer attempt of the same subtask has registered."""
 
     now: float
@@ -157,32 +143,28 @@ class AttemptReplaced:
     by: int
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptEnded:
+class AttemptEnded(Struct, frozen=True):
     """The job of an attempt has ended."""
 
     subtask: int
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptDismissed:
+class AttemptDismissed(Struct, frozen=True):
     """Every split has ended while an attempt waits for one."""
 
     subtask: int
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionOverdue:
+class ConnectionOverdue(Struct, frozen=True):
     """An attempt has not reconnected in time."""
 
     subtask: int
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
-class SplitsEnded:
+class SplitsEnded(Struct, frozen=True):
     """Every split is finished or skipped."""
 
 
@@ -205,8 +187,7 @@ ConnectionMoved = AttemptDisconnected | AttemptReconnected | ConnectionOverdue
 # --- commands: what the job does ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Assign:
+class Assign(Struct, frozen=True):
     """Assign this split to this attempt."""
 
     subtask: int
@@ -214,31 +195,27 @@ class Assign:
     split: Split
 
 
-@dataclass(frozen=True, slots=True)
-class NoMore:
+class NoMore(Struct, frozen=True):
     """Tell this attempt that no more splits will come."""
 
     subtask: int
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
-class SendFinishEarly:
+class SendFinishEarly(Struct, frozen=True):
     """Tell this attempt, which holds a split, to finish early."""
 
     subtask: int
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
-class Accept:
+class Accept(Struct, frozen=True):
     """The split is finished: keep its write result."""
 
     split_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reject:
+class Reject(Struct, frozen=True):
     """The event of this attempt does not count: delete the files in it, and cancel the attempt.
 
     Also returned for an attempt that a newer one replaced. Files of accepted results stay.
@@ -249,23 +226,20 @@ class Reject:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class SplitsReturned:
+class SplitsReturned(Struct, frozen=True):
     """These were returned unfinished and will be read again (for the hook `on_failover`)."""
 
     splits: tuple[Split, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class GiveUp:
+class GiveUp(Struct, frozen=True):
     """These attempts were disconnected for too long: take over what they did, then report each as lost."""
 
     attempts: tuple[tuple[int, int], ...]
     """Subtask and attempt number."""
 
 
-@dataclass(frozen=True, slots=True)
-class AllDone:
+class AllDone(Struct, frozen=True):
     """Every split is finished or skipped; returned once. `incomplete`: some split was skipped or stopped early."""
 
     incomplete: bool

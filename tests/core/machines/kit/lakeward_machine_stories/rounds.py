@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from lakeward.machines.rounds import (
     Committed,
     Drained,
@@ -111,7 +113,7 @@ _RUNNING = (*OPENING, opened(), STARTED)
 _STALE_RUNNING = (*OPENING, opened(leases=True), *(GONE, opened(leases=True)) * 4, Leased(now=0.0, table_id=7))
 _AT_WORK = (_RUNNING, (*_RUNNING, drained(LATE)), (*_RUNNING, drained()), (*_RUNNING, drained(failing="full")))
 _REPORTING = (*_RUNNING, drained(), COMMITTED)
-_BACKOFF, _SUSPENDED = (*_RUNNING, FAILED), (*_RUNNING, replace(FAILED, permanent=True))
+_BACKOFF, _SUSPENDED = (*_RUNNING, FAILED), (*_RUNNING, structs.replace(FAILED, permanent=True))
 STORIES: tuple[Story, ...] = (
     (),
     (resumed(SEVEN),),
@@ -149,8 +151,8 @@ _ANSWERS: Story = (
     drained(LATE),
     COMMITTED,
     FAILED,
-    replace(FAILED, permanent=True),
-    replace(FAILED, checkpoint_lost=True),
+    structs.replace(FAILED, permanent=True),
+    structs.replace(FAILED, checkpoint_lost=True),
     TableGone(now=0.0, table_id=7),
     RoundFenced(now=0.0, table_id=7, reason="another stamp", lost=False),
     RoundFenced(now=0.0, table_id=7, reason="another stamp", lost=True),

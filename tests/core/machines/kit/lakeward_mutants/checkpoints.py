@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from lakeward.machines.checkpoints import ATTEMPT_RULES, RULES, CheckpointCoordinator, CheckpointPhase, ParticipantPhase
 from lakeward.machines.checkpoints import rules as checkpoints

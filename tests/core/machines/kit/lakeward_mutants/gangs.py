@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from lakeward.machines.gang import RULES, DeployMembers, EndLaunch, GangMachine, GangPhase, MemberConnected
 from lakeward.machines.gang import MemberFinished as Finished

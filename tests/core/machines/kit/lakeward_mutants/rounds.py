@@ -64,7 +64,7 @@ def opens_the_latest_deadline_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: the order is reversed."""
 
     def order(self: RoundsState, table: TieringTable) -> tuple[float, int]:
-        return original(self, replace(table, deadline=-table.deadline))
+        return original(self, structs.replace(table, deadline=-table.deadline))
 
     original = RoundsState.order
     monkeypatch.setattr(RoundsState, "order", order)
@@ -74,7 +74,7 @@ def counts_a_renewal_from_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: a slow heartbeat looks fresh."""
 
     def take_answer(rounds: RoundsState, event: HeartbeatAnswered) -> Commands:
-        rounds.sent = None if rounds.sent is None else replace(rounds.sent, at=event.now)
+        rounds.sent = None if rounds.sent is None else structs.replace(rounds.sent, at=event.now)
         return rules.take_answer(rounds, event)
 
     wrong: Rule[RoundsState, RoundsCommand] = Rule(
@@ -85,7 +85,9 @@ def counts_a_renewal_from_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def suspends_while_no_other_table_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: each failure counts, also where lake or source are down for all."""
-    monkeypatch.setattr(RoundsState, "count_failure", lambda _, table: replace(table, failures=table.failures + 1))
+    monkeypatch.setattr(
+        RoundsState, "count_failure", lambda _, table: structs.replace(table, failures=table.failures + 1)
+    )
 
 
 def never_suspends_what_keeps_failing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +99,7 @@ def counts_failures_before_a_success(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: a table is suspended for failures that were not in a row."""
 
     def succeeded(self: TieringTable, served: int, *, forced: bool) -> TieringTable:
-        return replace(original(self, served, forced=forced), failures=self.failures)
+        return structs.replace(original(self, served, forced=forced), failures=self.failures)
 
     original = TieringTable.succeeded
     monkeypatch.setattr(TieringTable, "succeeded", succeeded)
@@ -106,7 +108,7 @@ def counts_failures_before_a_success(monkeypatch: pytest.MonkeyPatch) -> None:
 def counts_failures_before_a_person_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: a table that was resumed is suspended again at its first failure."""
     original = TieringTable.resumed
-    monkeypatch.setattr(TieringTable, "resumed", lambda self: replace(original(self), failures=self.failures))
+    monkeypatch.setattr(TieringTable, "resumed", lambda self: structs.replace(original(self), failures=self.failures))
 
 
 def keeps_its_place_while_it_commits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +145,7 @@ def makes_room_for_a_table_that_is_not_late(monkeypatch: pytest.MonkeyPatch) -> 
     """Mutant: whoever waits is late."""
 
     def first_waiting(self: RoundsState, most: int) -> list[TieringTable]:
-        return [replace(table, deadline=float("-inf")) for table in original(self, most)]
+        return [structs.replace(table, deadline=float("-inf")) for table in original(self, most)]
 
     original = RoundsState.first_waiting
 
@@ -164,7 +166,7 @@ def makes_room_twice_for_one_table(monkeypatch: pytest.MonkeyPatch) -> None:
         vars(other).update(vars(self))
         other.assigned = type(self.assigned)(
             other.undo,
-            {table_id: replace(table, finishing_early=False) for table_id, table in self.assigned.items()},
+            {table_id: structs.replace(table, finishing_early=False) for table_id, table in self.assigned.items()},
         )
         return original(other, now)
 
@@ -186,7 +188,7 @@ def counts_the_time_that_a_round_waits_for_spark(monkeypatch: pytest.MonkeyPatch
     """Mutant: the maximum duration counts from the launch."""
 
     def launch(rounds: RoundsState, event: Opened | Leased) -> Commands:
-        rounds.put(replace(rounds.assigned[event.table_id], finish_by=event.now + 20))
+        rounds.put(structs.replace(rounds.assigned[event.table_id], finish_by=event.now + 20))
         return table_rules.launch(rounds, event)
 
     def has_splits_alone(rounds: RoundsState, event: Opened) -> bool:
@@ -203,7 +205,7 @@ def takes_a_round_that_made_room_for_a_whole_one(monkeypatch: pytest.MonkeyPatch
     """Mutant: what it left waits for the table's next turn at the source."""
 
     def finish_early(rounds: RoundsState, event: RoundOverdue) -> Commands:
-        rounds.put(replace(rounds.assigned[event.table_id], finishing_early=True, finish_by=None))
+        rounds.put(structs.replace(rounds.assigned[event.table_id], finishing_early=True, finish_by=None))
         return (FinishRoundEarly(event.table_id, event.reason),)
 
     wrong = Rule(Phase.RUNNING, RoundOverdue, when=table_rules.is_not_finishing, do=finish_early)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from lakeward.machines.machine import Rule
 from lakeward.machines.splits import (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -122,7 +121,7 @@ def starts_the_coordinators_gateway_open_in_the_midst_of_a_checkpoint(monkeypatc
     original = Job._EVENTS[Deployable]
 
     def deploy(job: Job, event: Deployable) -> Iterable[Any]:
-        return original(job, Deployable(replace(event.admit, closed_for=None)))
+        return original(job, Deployable(msgspec.structs.replace(event.admit, closed_for=None)))
 
     handle(monkeypatch, Job._EVENTS, Deployable, deploy)
 
@@ -158,7 +157,7 @@ def counts_no_decline(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def to_event(*message: Any, **when: Any) -> Any:  # noqa: ANN401 - passed on
         found = original(*message, **when)
-        return replace(found, reason=NOT_READY) if isinstance(found, Declined) else found
+        return msgspec.structs.replace(found, reason=NOT_READY) if isinstance(found, Declined) else found
 
     monkeypatch.setattr("lakeward.coordinator.rounds.round.to_event", to_event)
 
