@@ -98,10 +98,9 @@ def shape(value: object) -> object:
         return [shape(one) for one in value]
     if isinstance(value, set | frozenset):
         return frozenset(value)
-    if isinstance(value, Struct):
-        return type(value), [shape(getattr(value, name)) for name in value.__struct_fields__]
-    if is_dataclass(value):
-        return type(value), [shape(getattr(value, one.name)) for one in fields(value)]
+    if isinstance(value, Struct) or is_dataclass(value):
+        names = value.__struct_fields__ if isinstance(value, Struct) else [one.name for one in fields(value)]
+        return type(value), [shape(getattr(value, name)) for name in names]
     if hasattr(value, "__dict__") and not isinstance(value, Enum):
         return type(value), shape(vars(value))
     return value

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec import Struct
 
 from lakeward.model.events import AnyEvent, Envelope
-
-if TYPE_CHECKING:
-    pass
 
 # --- events -----------------------------------------------------------------------------------------------------
 

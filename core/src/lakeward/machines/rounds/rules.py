@@ -170,7 +170,8 @@ def has_no_targets(rounds: RoundsState, _: Targets) -> bool:
 def to_heartbeat(rounds: RoundsState, event: HeartbeatAnswered | HeartbeatFailed | Tick) -> Commands:
     """It is the business of the heartbeat."""
     rule = rounds.heartbeat_rules.find(rounds, rounds.heartbeat, event)
-    rounds.heartbeat = rule.to or rounds.heartbeat
+    if isinstance(rule.to, HeartbeatPhase):
+        rounds.heartbeat = rule.to
     return () if rule.do is None else rule.do(rounds, event)
 
 

@@ -15,7 +15,6 @@ from lakeward.machines.machine import Rule
 from lakeward_mutants.changed import with_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
 
     from lakeward.machines.gang import GangCommand, GangEvent
     from lakeward.machines.gang.state import GangState
@@ -24,11 +23,11 @@ GATHERING, CONNECTING, EXCHANGING = GangPhase.GATHERING, GangPhase.CONNECTING, G
 BROKEN, WRITTEN = GangPhase.BROKEN, GangPhase.WRITTEN
 
 
-def _end(_: GangState, event: Lost) -> Iterable[GangCommand]:
+def _end(_: GangState, event: Lost) -> tuple[GangCommand, ...]:
     return (EndLaunch(event.reason),)
 
 
-def _admit(held: GangState, event: Registered) -> Iterable[GangCommand]:
+def _admit(held: GangState, event: Registered) -> tuple[GangCommand, ...]:
     held.members[event.subtask] = event.attempt
     return ()
 
