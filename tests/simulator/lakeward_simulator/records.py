@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
-from lakeward.model.tables import OFFSET_COLUMN, TIMESTAMP_COLUMN
+from lakeward.model.tables import OFFSET_COLUMN, TIMESTAMP_COLUMN, TableBucket
 from lakeward.ports import SourceBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from lakeward.model.tables import TableBucket
 
 BATCH = 3
 """Rows of a batch."""
 ROW_BYTES = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One record. `offset` is -1 in a row of a KV snapshot, which `snapshot` names."""
 
     bucket: TableBucket
@@ -34,8 +32,7 @@ class Row:
     """A column of a table with a lake partitioning."""
 
 
-@dataclass(frozen=True, slots=True)
-class Records:
+class Records(Struct, frozen=True):
     """Stands for a `pyarrow.RecordBatch`."""
 
     rows: tuple[Row, ...]
@@ -50,7 +47,7 @@ class Records:
         """As pyarrow."""
         return len(self.rows) * ROW_BYTES
 
-    def column(self, name: str) -> Offsets | Times:
+    def column(self, name: str) -> Offsets | pa.Array:
         """Return the offsets or the times, the two columns that are asked for."""
         if name == TIMESTAMP_COLUMN:
             return _TIMES
@@ -59,8 +56,7 @@ class Records:
         return Offsets([row.offset for row in self.rows])
 
 
-@dataclass(frozen=True, slots=True)
-class Offsets:
+class Offsets(Struct, frozen=True):
     """Stands for a `pyarrow.Array` of offsets."""
 
     values: list[int]
@@ -70,17 +66,7 @@ class Offsets:
         return np.array(self.values, np.int64)
 
 
-class Times:
-    """Stands for a `pyarrow.Array` of timestamps: every record is of the same time."""
-
-    def cast(self, kind: pa.DataType) -> pa.Array:
-        """As pyarrow."""
-        del kind
-        return _MICROSECONDS
-
-
-_TIMES = Times()
-_MICROSECONDS = pa.array([1000])
+_TIMES = pa.array([1000], pa.timestamp("us"))
 
 
 def records(rows: Sequence[Row]) -> pa.RecordBatch:

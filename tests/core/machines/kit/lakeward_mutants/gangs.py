@@ -15,7 +15,6 @@ from lakeward.machines.machine import Rule
 from lakeward_mutants.changed import with_rules
 
 if TYPE_CHECKING:
-
     from lakeward.machines.gang import GangCommand, GangEvent
     from lakeward.machines.gang.state import GangState
 
