@@ -19,8 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from hypothesis.stateful import run_state_machine_as_test as play
 
 from lakeward.errors import IllegalEventError
-from lakeward.machines.recovery import Recovery, RecoveryPhase
-from lakeward.machines.recovery.messages import (
+from lakeward.machines.recovery import (
     AcceptCheckpoints,
     CheckpointRequested,
     ContentRequested,
@@ -33,8 +32,10 @@ from lakeward.machines.recovery.messages import (
     PieceRequested,
     ProducersConnected,
     ReadPiece,
+    Recovery,
     RecoveryCommand,
     RecoveryEvent,
+    RecoveryPhase,
     RefuseCheckpoint,
     RowsSpilled,
     SnapshotAborted,

@@ -10,8 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from lakeward.errors import IllegalEventError
-from lakeward.machines.recovery import Recovery, RecoveryPhase
-from lakeward.machines.recovery.messages import (
+from lakeward.machines.recovery import (
     AcceptCheckpoints,
     CheckpointRequested,
     ContentRequested,
@@ -23,8 +22,10 @@ from lakeward.machines.recovery.messages import (
     PieceRequested,
     ProducersConnected,
     ReadPiece,
+    Recovery,
     RecoveryCommand,
     RecoveryEvent,
+    RecoveryPhase,
     RecoveryStopped,
     RefuseCheckpoint,
     RowsSpilled,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakeward.errors import IllegalEventError
-from lakeward.machines.recovery import Recovery, RecoveryPhase
-from lakeward.machines.recovery.messages import (
+from lakeward.machines.recovery import (
     AcceptCheckpoints,
     CheckpointRequested,
     ContentRequested,
@@ -19,7 +18,9 @@ from lakeward.machines.recovery.messages import (
     PieceRequested,
     ProducersConnected,
     ReadPiece,
+    Recovery,
     RecoveryCommand,
+    RecoveryPhase,
     RecoveryStopped,
     RefuseCheckpoint,
     RowsSpilled,

@@ -18,7 +18,7 @@ from lakeward.machines.exchange.messages import (
     PersistBatches,
     TakeWriterSnapshot,
 )
-from lakeward.machines.recovery.messages import (
+from lakeward.machines.recovery import (
     AcceptCheckpoints,
     CheckpointRequested,
     FailMarkerMissing,
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
     from lakeward.hooks.plugins import PartitioningLakePlugin
     from lakeward.machines.exchange.messages import AlignmentCommand, AlignmentEvent
-    from lakeward.machines.recovery.messages import RecoveryCommand
+    from lakeward.machines.recovery import RecoveryCommand
     from lakeward.model.checkpoints import SplitProgress
     from lakeward.model.events import Deploy, DeployExchange
     from lakeward.model.exchange import KeptRows

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakeward.machines.driver import MachineDriver
-from lakeward.machines.recovery import Recovery, RecoveryPhase
-from lakeward.machines.recovery.messages import (
+from lakeward.machines.recovery import (
     ContentRequested,
     DeliverPiece,
     DropSnapshot,
@@ -23,6 +22,8 @@ from lakeward.machines.recovery.messages import (
     PieceRead,
     PieceRequested,
     ReadPiece,
+    Recovery,
+    RecoveryPhase,
     RecoveryStopped,
     RowsSpilled,
     SnapshotSpill,
@@ -47,7 +48,7 @@ from lakeward.subtask.exchange.spilled_rows import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from lakeward.machines.recovery.messages import RecoveryCommand, RecoveryEvent
+    from lakeward.machines.recovery import RecoveryCommand, RecoveryEvent
     from lakeward.model.events import DeployRecovery
     from lakeward.model.exchange import ExchangeState
     from lakeward.ports import CheckpointStore

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from lakeward.machines.recovery import Recovery, RecoveryPhase
-from lakeward.machines.recovery.messages import (
+from lakeward.machines.recovery import (
     CheckpointRequested,
     ContentRequested,
     PieceRead,
     PieceRequested,
     ProducersConnected,
+    Recovery,
     RecoveryEvent,
+    RecoveryPhase,
     RecoveryStopped,
     RowsSpilled,
     SnapshotAborted,

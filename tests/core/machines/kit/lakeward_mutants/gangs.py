@@ -6,17 +6,16 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from lakeward.machines import gang
 from lakeward.machines.gang import RULES, DeployMembers, EndLaunch, GangMachine, GangPhase, MemberConnected
 from lakeward.machines.gang import MemberFinished as Finished
 from lakeward.machines.gang import MemberLost as Lost
 from lakeward.machines.gang import MemberRegistered as Registered
-from lakeward.machines.gang import rules as gang
 from lakeward.machines.machine import Rule
 from lakeward_mutants.changed import with_rules
 
 if TYPE_CHECKING:
-    from lakeward.machines.gang import GangCommand, GangEvent
-    from lakeward.machines.gang.state import GangState
+    from lakeward.machines.gang import GangCommand, GangEvent, GangState
 
 GATHERING, CONNECTING, EXCHANGING = GangPhase.GATHERING, GangPhase.CONNECTING, GangPhase.EXCHANGING
 BROKEN, WRITTEN = GangPhase.BROKEN, GangPhase.WRITTEN

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from lakeward.machines import link
 from lakeward.machines.link import (
     RULES,
     Connect,
@@ -22,13 +23,12 @@ from lakeward.machines.link import (
     SendRequested,
     Transmit,
 )
-from lakeward.machines.link import rules as link
 from lakeward.machines.machine import Rule
 from lakeward.model.events import Heartbeat, Register, SubtaskDone
 from lakeward_mutants.changed import with_rules
 
 if TYPE_CHECKING:
-    from lakeward.machines.link.state import LinkState
+    from lakeward.machines.link import LinkState
 
 REGISTERING, CONNECTED = LinkPhase.REGISTERING, LinkPhase.CONNECTED
 RECONNECTING, CLOSED = LinkPhase.RECONNECTING, LinkPhase.CLOSED

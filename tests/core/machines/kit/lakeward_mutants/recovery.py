@@ -4,35 +4,37 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakeward.machines import recovery
 from lakeward.machines.machine import Rule
-from lakeward.machines.recovery import RULES, Recovery
-from lakeward.machines.recovery import rules as recovery
-from lakeward.machines.recovery.messages import (
+from lakeward.machines.recovery import (
+    RULES,
     AcceptCheckpoints,
     CheckpointRequested,
     ContentRequested,
     DropSnapshot,
     FailMarkerMissing,
     FinishRecovery,
+    HeldPiece,
     KeepPieces,
+    Marker,
     PieceRequested,
     ProducersConnected,
     ReadPiece,
+    Recovery,
     RecoveryCommand,
     RefuseCheckpoint,
     RowsSpilled,
+    Sentinel,
     SnapshotAborted,
     SnapshotSpill,
     SnapshotStarted,
     SpillEnded,
     WakeWriter,
 )
-from lakeward.machines.recovery.state import HeldPiece, Marker, Sentinel
 from lakeward_mutants.changed import with_rules
 
 if TYPE_CHECKING:
-    from lakeward.machines.recovery.messages import RecoveryEvent
-    from lakeward.machines.recovery.state import RestoredRows
+    from lakeward.machines.recovery import RecoveryEvent, RestoredRows
 
 NOT_READY, DRAINING = recovery.NOT_READY, recovery.DRAINING
 Commands = tuple[RecoveryCommand, ...]

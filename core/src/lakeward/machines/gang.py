@@ -8,19 +8,133 @@ lives for one launch.
 
 from __future__ import annotations
 
-from lakeward.machines.gang.messages import (
-    AllWritten,
-    DeployMembers,
-    EndLaunch,
-    GangCommand,
-    MemberConnected,
-    MemberFinished,
-    MemberLost,
-    MemberRegistered,
-    RefuseMember,
-)
-from lakeward.machines.gang.state import GangPhase, GangState
-from lakeward.machines.machine import Rule, Rules
+from msgspec import Struct
+
+from lakeward.errors import UsageError
+from lakeward.machines.machine import Machine, MachineState, Rule, Rules, UndoDict
+from lakeward.model.partitioning import KEY_GROUPS
+
+Attempt = tuple[int, int]
+"""Subtask and attempt number."""
+
+# --- events -----------------------------------------------------------------------------------------------------
+
+
+class MemberRegistered(Struct, frozen=True, kw_only=True):
+    """A task of the launch registered, with a number that no attempt had before."""
+
+    subtask: int
+    attempt: int
+
+
+class MemberConnected(Struct, frozen=True, kw_only=True):
+    """All channels of a subtask are open, and what was restored is written. Repeated, it changes nothing."""
+
+    subtask: int
+    attempt: int
+
+
+class MemberFinished(Struct, frozen=True, kw_only=True):
+    """A subtask has received every channel's end and closed all its files. `all_read`: every split is finished."""
+
+    subtask: int
+    attempt: int
+    all_read: bool
+
+
+class MemberLost(Struct, frozen=True, kw_only=True):
+    """An attempt failed, was silent for too long, or its connection is gone for good."""
+
+    subtask: int
+    attempt: int
+    reason: str
+
+
+GangEvent = MemberRegistered | MemberConnected | MemberFinished | MemberLost
+
+# --- commands ---------------------------------------------------------------------------------------------------
+
+
+class DeployMembers(Struct, frozen=True):
+    """All are there: deploy these, in this order, each with the addresses of all."""
+
+    members: tuple[Attempt, ...]
+
+
+class RefuseMember(Struct, frozen=True):
+    """Tell this attempt, which is not deployed, that it does not count."""
+
+    subtask: int
+    attempt: int
+
+
+class EndLaunch(Struct, frozen=True):
+    """Cancel the launch, because the gang is not whole any more."""
+
+    reason: str
+
+
+class AllWritten(Struct, frozen=True):
+    """Every row of the round is in a closed file; returned once."""
+
+
+GangCommand = DeployMembers | RefuseMember | EndLaunch | AllWritten
+
+
+class GangPhase(MachineState):
+    """The phase of a gang."""
+
+    GATHERING = "gathering"
+    """Not all tasks have registered; none of them is deployed."""
+    CONNECTING = "connecting"
+    """All are deployed; not all have every channel open and what was restored written. No checkpoint may start."""
+    EXCHANGING = "exchanging"
+    """All are connected."""
+    WRITTEN = "written"
+    """All have closed their files, and everything that the round read is in them."""
+    BROKEN = "broken"
+    """A member was lost: the launch ends, and nothing that still comes from it counts."""
+
+
+class GangState(Machine[GangEvent, GangCommand]):
+    """The members of one launch, and how far they are."""
+
+    def __init__(self, size: int) -> None:
+        """Start with nobody there.
+
+        Raises:
+            UsageError: below 1, or more than there are key groups.
+        """
+        super().__init__()
+        if not 1 <= size <= KEY_GROUPS:
+            message = f"gang: expected 1 to {KEY_GROUPS} subtasks, found {size}"
+            raise UsageError(message)
+        self.size = size
+        """Tasks of the launch."""
+        self.phase = GangPhase.GATHERING
+        self.members = UndoDict[int, int](self.undo)
+        """By subtask: the number of its attempt."""
+        self.connected: frozenset[int] = frozenset()
+        self.finished: frozenset[int] = frozenset()
+
+    @property
+    def there(self) -> int:
+        """How many tasks have registered."""
+        return len(self.members)
+
+    @property
+    def detail(self) -> str:
+        """How many of how many are there, for errors."""
+        return f", {len(self.members)} of {self.size} there"
+
+    def is_member(self, subtask: int, attempt: int) -> bool:
+        """Return whether an attempt is a member, deployed or not."""
+        return self.members.get(subtask) == attempt
+
+    def is_connected(self, subtask: int, attempt: int) -> bool:
+        """Return whether an attempt is a member and has connected."""
+        return self.is_member(subtask, attempt) and subtask in self.connected
+
 
 GATHERING, CONNECTING, EXCHANGING = GangPhase.GATHERING, GangPhase.CONNECTING, GangPhase.EXCHANGING
 WRITTEN, BROKEN = GangPhase.WRITTEN, GangPhase.BROKEN

@@ -14,32 +14,192 @@ The machine's driver ignores everything that arrives on an earlier connection, s
 
 from __future__ import annotations
 
-from typing import cast
+from copy import copy
+from typing import TYPE_CHECKING, cast
 
 import msgspec
+from msgspec import Struct
 
 from lakeward.errors import ProtocolError
-from lakeward.machines.link.messages import (
-    CloseRequested,
-    Connect,
-    ConnectionLost,
-    Deliver,
-    Disconnect,
-    EnvelopeReceived,
-    HeartbeatRequested,
-    LinkCommand,
-    PeerRejected,
-    ReportLost,
-    ReportRejected,
-    ReportSettled,
-    SendRequested,
-    StartRequested,
-    Transmit,
-)
-from lakeward.machines.link.state import LinkPhase, LinkState
-from lakeward.machines.machine import Rule, Rules
+from lakeward.machines.machine import Machine, MachineState, Rule, Rules
 from lakeward.machines.transport.channel import Channel, ChannelKey
-from lakeward.model.events import Cancel, Deploy, Envelope, Heartbeat, SubtaskDone
+from lakeward.model.events import AnyEvent, Cancel, Deploy, Envelope, Heartbeat, SubtaskDone
+
+if TYPE_CHECKING:
+    from lakeward.model.events import Register
+
+# --- events -----------------------------------------------------------------------------------------------------
+
+
+class StartRequested(Struct, frozen=True, kw_only=True):
+    """The subtask starts: connect and register."""
+
+    now: float
+
+
+class EnvelopeReceived(Struct, frozen=True, kw_only=True):
+    """The coordinator sent an envelope; the first one on a connection answers the registration."""
+
+    now: float
+    envelope: Envelope
+
+
+class ConnectionLost(Struct, frozen=True, kw_only=True):
+    """The connection broke, or could not be made."""
+
+    now: float
+    reason: str
+
+
+class PeerRejected(Struct, frozen=True, kw_only=True):
+    """The peer did not prove the secret, or sent what is no envelope; the connection is closed."""
+
+    now: float
+    reason: str
+
+
+class SendRequested(Struct, frozen=True, kw_only=True):
+    """The subtask sends an event."""
+
+    now: float
+    event: AnyEvent
+
+
+class HeartbeatRequested(Struct, frozen=True, kw_only=True):
+    """The subtask sends a heartbeat, with the acknowledgement of what was received."""
+
+    now: float
+
+
+class CloseRequested(Struct, frozen=True, kw_only=True):
+    """The subtask ends."""
+
+    now: float
+
+
+LinkEvent = (
+    StartRequested
+    | EnvelopeReceived
+    | ConnectionLost
+    | PeerRejected
+    | SendRequested
+    | HeartbeatRequested
+    | CloseRequested
+)
+
+# --- commands ---------------------------------------------------------------------------------------------------
+
+
+class Connect(Struct, frozen=True):
+    """After `after_s` seconds open a connection, prove the secret, and send this envelope first."""
+
+    register: Envelope
+    after_s: float
+
+
+class Transmit(Struct, frozen=True):
+    """Put an envelope on the connection."""
+
+    envelope: Envelope
+
+
+class Disconnect(Struct, frozen=True):
+    """Close the connection, or stop opening it."""
+
+
+class Deliver(Struct, frozen=True):
+    """Give the subtask an event of the coordinator."""
+
+    event: AnyEvent
+
+
+class ReportLost(Struct, frozen=True):
+    """Tell the subtask that nothing was received for longer than the fence time."""
+
+    silent_s: float
+    reason: str
+
+
+class ReportRejected(Struct, frozen=True):
+    """Tell the subtask that whoever listens at the coordinator's address is not the coordinator."""
+
+    reason: str
+
+
+class ReportSettled(Struct, frozen=True):
+    """Tell the subtask, once it has sent `SubtaskDone`, that everything it sent is acknowledged."""
+
+
+LinkCommand = Connect | Transmit | Disconnect | Deliver | ReportLost | ReportRejected | ReportSettled
+
+
+class LinkPhase(MachineState):
+    """The phase of a link."""
+
+    NEW = "new"
+    """Nothing was connected yet."""
+    REGISTERING = "registering"
+    """The first connection is being opened, or the coordinator waits for other subtasks; there is no deployment yet."""
+    CONNECTED = "connected"
+    """Envelopes go both ways."""
+    RECONNECTING = "reconnecting"
+    """The connection was lost, another one is being opened; data events wait."""
+    CLOSED = "closed"
+    """The subtask ended, the coordinator refused it, or it was silent for longer than the fence time."""
+
+
+class LinkState(Machine[LinkEvent, LinkCommand]):
+    """The link of one attempt, its channel, and when the coordinator was heard."""
+
+    def __init__(self, round_name: str, job_attempt: int, register: Register, fence_s: float) -> None:
+        """Start with nothing connected; `register` has no attempt number yet.
+
+        After `fence_s` seconds of silence, > 0, the subtask stops.
+        """
+        super().__init__()
+        self.round_name = round_name
+        self.job_attempt = job_attempt
+        self.register = register
+        self.fence_s = fence_s
+        self.phase = LinkPhase.NEW
+        self.channel: Channel | None = None
+        """None before the deployment; a step that changes it changes a copy."""
+        self.done: Envelope | None = None
+        """`SubtaskDone`, once it was sent."""
+        self.last_received = 0.0
+        """When something was received last, in seconds."""
+        self.asked: float | None = None
+        """When the first heartbeat was sent that is not answered yet; before the deployment, when the coordinator last
+        said that it waits for others."""
+
+    @property
+    def sent(self) -> int:
+        """Number of the last data event that was sent."""
+        return self.channel.sent if self.channel is not None else 0
+
+    def silent_s(self, now: float) -> float:
+        """Return for how many seconds nothing was received."""
+        return now - self.last_received
+
+    def unanswered_s(self, now: float) -> float:
+        """Return for how many seconds heartbeats have gone unanswered; 0 if none has.
+
+        Before the deployment, seconds since the coordinator said that it waits for others; 0 where it did not.
+        """
+        return 0.0 if self.asked is None else now - self.asked
+
+    def open_channel(self) -> Channel:
+        """Return the channel, to be read."""
+        if self.channel is None:
+            message = "link: there is no channel before the attempt is deployed"
+            raise ProtocolError(message)
+        return self.channel
+
+    def changed_channel(self) -> Channel:
+        """Return a copy of the channel, which is to be changed and takes its place."""
+        self.channel = copy(self.open_channel())
+        return self.channel
+
 
 RECONNECT_S = 0.2
 """Seconds between two tries to connect."""

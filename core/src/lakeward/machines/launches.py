@@ -7,36 +7,232 @@ first waits for its pause, and for the number of slots.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from msgspec import Struct
 
-from lakeward.machines.launches.messages import (
-    AllRead,
-    CancelLaunch,
-    CountSlots,
-    Launch,
-    LaunchesCommand,
-    LaunchFinished,
-    LaunchLost,
-    LaunchRequested,
-    PauseOver,
-    ReturnWork,
-    RoundOver,
-    SlotsKnown,
-    StoreAnswered,
-    SubtaskDeployed,
-    TellAgain,
-    TellDrained,
-    TellLaunchesFailed,
-    TellLost,
-    TellOver,
-    TellStarted,
-    WorkReturned,
+from lakeward.machines.machine import Machine, MachineState, Rule, Rules
+from lakeward.model.backoff import NO_PAUSES, RetryPauses
+
+# --- events -----------------------------------------------------------------------------------------------------
+
+
+class LaunchRequested(Struct, frozen=True, kw_only=True):
+    """The round's first launch may begin."""
+
+    now: float
+
+
+class LaunchLost(Struct, frozen=True, kw_only=True):
+    """The launch cannot go on: a member of its gang is lost, or a subtask of it is silent."""
+
+    now: float
+    reason: str
+
+
+class LaunchFinished(Struct, frozen=True, kw_only=True):
+    """Spark says that a launch is over: none of its tasks runs any more. `reason` is Spark's, empty where it has none.
+
+    `store_asked`: it is not known yet whether the checkpoint is complete that the next launch may go on from.
+    """
+
+    now: float
+    number: int
+    reason: str
+    store_asked: bool = False
+
+
+class StoreAnswered(Struct, frozen=True, kw_only=True):
+    """It is known now which checkpoint is the newest."""
+
+    now: float
+
+
+class WorkReturned(Struct, frozen=True, kw_only=True):
+    """What the launch that has ended did not finish can be assigned again. `why`: of its failure, for people."""
+
+    now: float
+    why: str = ""
+
+
+class PauseOver(Struct, frozen=True, kw_only=True):
+    """Time has passed: it may be time for the next launch."""
+
+    now: float
+
+
+class SlotsKnown(Struct, frozen=True, kw_only=True):
+    """The slots for the next launch were counted."""
+
+    now: float
+
+
+class SubtaskDeployed(Struct, frozen=True, kw_only=True):
+    """A subtask was deployed."""
+
+    now: float
+
+
+class AllRead(Struct, frozen=True, kw_only=True):
+    """Every split is finished or left out. `written`: and every row of them is in a closed file.
+
+    `nothing`: nothing was read, so that the subtasks of a gang would wait for one another to write nothing.
+    """
+
+    now: float
+    written: bool
+    nothing: bool = False
+
+
+class RoundOver(Struct, frozen=True, kw_only=True):
+    """The round has ended and needs its job no more."""
+
+    now: float
+
+
+LaunchesEvent = (
+    LaunchRequested
+    | LaunchLost
+    | LaunchFinished
+    | StoreAnswered
+    | WorkReturned
+    | PauseOver
+    | SlotsKnown
+    | SubtaskDeployed
+    | AllRead
+    | RoundOver
 )
-from lakeward.machines.launches.state import LaunchesState, LaunchPhase
-from lakeward.machines.machine import Rule, Rules
 
-if TYPE_CHECKING:
-    from lakeward.machines.launches.messages import LaunchesEvent
+# --- commands ---------------------------------------------------------------------------------------------------
+
+
+class Launch(Struct, frozen=True):
+    """Launch the job, for the `number`th time, with what is unfinished."""
+
+    number: int
+
+
+class CancelLaunch(Struct, frozen=True):
+    """Cancel the launch; answer with `LaunchFinished` once none of its tasks runs."""
+
+    reason: str
+
+
+class TellLost(Struct, frozen=True):
+    """A launch has ended that has not finished its work, for this reason."""
+
+    reason: str
+
+
+class ReturnWork(Struct, frozen=True):
+    """Return what the launch did not finish; answer with `WorkReturned`, after `AllRead` if nothing is left."""
+
+
+class CountSlots(Struct, frozen=True):
+    """Count the slots for the next launch; answer with `SlotsKnown`."""
+
+
+class TellStarted(Struct, frozen=True):
+    """A subtask of the round is deployed for the first time: Spark has slots for it."""
+
+
+class TellDrained(Struct, frozen=True):
+    """Everything that the round reads is in closed files; returned once."""
+
+
+class TellLaunchesFailed(Struct, frozen=True):
+    """The job was launched as often as it may be."""
+
+    reason: str
+
+
+class TellAgain(Struct, frozen=True):
+    """The job is launched again after `pause_s`, because of `reason`."""
+
+    reason: str
+    pause_s: float
+
+
+class TellOver(Struct, frozen=True):
+    """None of the round's tasks runs any more, and none is launched again; returned once."""
+
+
+LaunchesCommand = (
+    Launch
+    | CancelLaunch
+    | TellLost
+    | ReturnWork
+    | CountSlots
+    | TellStarted
+    | TellDrained
+    | TellLaunchesFailed
+    | TellAgain
+    | TellOver
+)
+
+
+class LaunchPhase(MachineState):
+    """The phase of a round's launches."""
+
+    PLANNED = "planned"
+    """It was not launched yet."""
+    RUNNING = "running"
+    ENDING = "ending"
+    """The launch was cancelled, and another one follows."""
+    WRITTEN = "written"
+    """Everything is in closed files; the launch ends by itself."""
+    STOPPING = "stopping"
+    """The round is over; the launch was cancelled."""
+    ASKING = "asking"
+    """The launch is over; the store has not said whether the newest checkpoint is complete."""
+    RETURNING = "returning"
+    """The launch is over; what it did not finish is being returned."""
+    PAUSED = "paused"
+    """The next launch waits for its time."""
+    COUNTING = "counting"
+    """The slots for the next launch are being counted."""
+    ENDED = "ended"
+    """None of the round's tasks runs, and no launch follows."""
+
+
+class LaunchesState(Machine[LaunchesEvent, LaunchesCommand]):
+    """The launches of one round, so far."""
+
+    def __init__(self, *, limit: int, pauses: RetryPauses = NO_PAUSES) -> None:
+        """Begin before the first of `limit` launches at the most; `pauses` go by the number of launches so far."""
+        super().__init__()
+        self.phase = LaunchPhase.PLANNED
+        self.limit = limit
+        self.pauses = pauses
+        self.number = 0
+        """So often it was launched."""
+        self.reason = ""
+        """Why the newest launch was lost; empty while it is not."""
+        self.paused_until: float | None = None
+        """When the next launch may be prepared, None while none waits for its time."""
+        self.started = False
+        """A subtask of some launch was deployed."""
+        self.at_work = False
+        """A subtask of the newest launch was deployed, and what that launch did not finish is not returned yet."""
+
+    @property
+    def is_up(self) -> bool:
+        """True while a launch is under way."""
+        return self.phase in {LaunchPhase.RUNNING, LaunchPhase.ENDING, LaunchPhase.WRITTEN, LaunchPhase.STOPPING}
+
+    @property
+    def running(self) -> bool:
+        """True while a launch is under way or about to be made again: it has to be stopped if its round ends."""
+        return self.phase not in {LaunchPhase.PLANNED, LaunchPhase.ENDED}
+
+    @property
+    def ended(self) -> bool:
+        """True once messages of subtasks do not count any more."""
+        return self.phase in {LaunchPhase.STOPPING, LaunchPhase.ENDED}
+
+    @property
+    def drained(self) -> bool:
+        """True once everything is in closed files, or the round needs no more of it."""
+        return self.phase is LaunchPhase.WRITTEN or self.ended
+
 
 PLANNED, RUNNING, ENDING, WRITTEN = LaunchPhase.PLANNED, LaunchPhase.RUNNING, LaunchPhase.ENDING, LaunchPhase.WRITTEN
 STOPPING, ASKING, RETURNING = LaunchPhase.STOPPING, LaunchPhase.ASKING, LaunchPhase.RETURNING
