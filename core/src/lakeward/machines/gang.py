@@ -20,33 +20,28 @@ Attempt = tuple[int, int]
 # --- events -----------------------------------------------------------------------------------------------------
 
 
-class MemberRegistered(Struct, frozen=True, kw_only=True):
+class _OfMember(Struct, frozen=True, kw_only=True):
+    subtask: int
+    attempt: int
+
+
+class MemberRegistered(_OfMember, frozen=True):
     """A task of the launch registered, with a number that no attempt had before."""
 
-    subtask: int
-    attempt: int
 
-
-class MemberConnected(Struct, frozen=True, kw_only=True):
+class MemberConnected(_OfMember, frozen=True):
     """All channels of a subtask are open, and what was restored is written. Repeated, it changes nothing."""
 
-    subtask: int
-    attempt: int
 
-
-class MemberFinished(Struct, frozen=True, kw_only=True):
+class MemberFinished(_OfMember, frozen=True, kw_only=True):
     """A subtask has received every channel's end and closed all its files. `all_read`: every split is finished."""
 
-    subtask: int
-    attempt: int
     all_read: bool
 
 
-class MemberLost(Struct, frozen=True, kw_only=True):
+class MemberLost(_OfMember, frozen=True, kw_only=True):
     """An attempt failed, was silent for too long, or its connection is gone for good."""
 
-    subtask: int
-    attempt: int
     reason: str
 
 

@@ -15,77 +15,65 @@ from lakeward.model.backoff import NO_PAUSES, RetryPauses
 # --- events -----------------------------------------------------------------------------------------------------
 
 
-class LaunchRequested(Struct, frozen=True, kw_only=True):
+class _AtTime(Struct, frozen=True, kw_only=True):
+    now: float
+
+
+class LaunchRequested(_AtTime, frozen=True):
     """The round's first launch may begin."""
 
-    now: float
 
-
-class LaunchLost(Struct, frozen=True, kw_only=True):
+class LaunchLost(_AtTime, frozen=True, kw_only=True):
     """The launch cannot go on: a member of its gang is lost, or a subtask of it is silent."""
 
-    now: float
     reason: str
 
 
-class LaunchFinished(Struct, frozen=True, kw_only=True):
+class LaunchFinished(_AtTime, frozen=True, kw_only=True):
     """Spark says that a launch is over: none of its tasks runs any more. `reason` is Spark's, empty where it has none.
 
     `store_asked`: it is not known yet whether the checkpoint is complete that the next launch may go on from.
     """
 
-    now: float
     number: int
     reason: str
     store_asked: bool = False
 
 
-class StoreAnswered(Struct, frozen=True, kw_only=True):
+class StoreAnswered(_AtTime, frozen=True):
     """It is known now which checkpoint is the newest."""
 
-    now: float
 
-
-class WorkReturned(Struct, frozen=True, kw_only=True):
+class WorkReturned(_AtTime, frozen=True, kw_only=True):
     """What the launch that has ended did not finish can be assigned again. `why`: of its failure, for people."""
 
-    now: float
     why: str = ""
 
 
-class PauseOver(Struct, frozen=True, kw_only=True):
+class PauseOver(_AtTime, frozen=True):
     """Time has passed: it may be time for the next launch."""
 
-    now: float
 
-
-class SlotsKnown(Struct, frozen=True, kw_only=True):
+class SlotsKnown(_AtTime, frozen=True):
     """The slots for the next launch were counted."""
 
-    now: float
 
-
-class SubtaskDeployed(Struct, frozen=True, kw_only=True):
+class SubtaskDeployed(_AtTime, frozen=True):
     """A subtask was deployed."""
 
-    now: float
 
-
-class AllRead(Struct, frozen=True, kw_only=True):
+class AllRead(_AtTime, frozen=True, kw_only=True):
     """Every split is finished or left out. `written`: and every row of them is in a closed file.
 
     `nothing`: nothing was read, so that the subtasks of a gang would wait for one another to write nothing.
     """
 
-    now: float
     written: bool
     nothing: bool = False
 
 
-class RoundOver(Struct, frozen=True, kw_only=True):
+class RoundOver(_AtTime, frozen=True):
     """The round has ended and needs its job no more."""
-
-    now: float
 
 
 LaunchesEvent = (

@@ -31,50 +31,44 @@ if TYPE_CHECKING:
 # --- events -----------------------------------------------------------------------------------------------------
 
 
-class StartRequested(Struct, frozen=True, kw_only=True):
+class _AtTime(Struct, frozen=True, kw_only=True):
+    now: float
+
+
+class StartRequested(_AtTime, frozen=True):
     """The subtask starts: connect and register."""
 
-    now: float
 
-
-class EnvelopeReceived(Struct, frozen=True, kw_only=True):
+class EnvelopeReceived(_AtTime, frozen=True, kw_only=True):
     """The coordinator sent an envelope; the first one on a connection answers the registration."""
 
-    now: float
     envelope: Envelope
 
 
-class ConnectionLost(Struct, frozen=True, kw_only=True):
+class ConnectionLost(_AtTime, frozen=True, kw_only=True):
     """The connection broke, or could not be made."""
 
-    now: float
     reason: str
 
 
-class PeerRejected(Struct, frozen=True, kw_only=True):
+class PeerRejected(_AtTime, frozen=True, kw_only=True):
     """The peer did not prove the secret, or sent what is no envelope; the connection is closed."""
 
-    now: float
     reason: str
 
 
-class SendRequested(Struct, frozen=True, kw_only=True):
+class SendRequested(_AtTime, frozen=True, kw_only=True):
     """The subtask sends an event."""
 
-    now: float
     event: AnyEvent
 
 
-class HeartbeatRequested(Struct, frozen=True, kw_only=True):
+class HeartbeatRequested(_AtTime, frozen=True):
     """The subtask sends a heartbeat, with the acknowledgement of what was received."""
 
-    now: float
 
-
-class CloseRequested(Struct, frozen=True, kw_only=True):
+class CloseRequested(_AtTime, frozen=True):
     """The subtask ends."""
-
-    now: float
 
 
 LinkEvent = (

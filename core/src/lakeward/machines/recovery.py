@@ -24,6 +24,10 @@ from lakeward.machines.machine import Machine, MachineState, Rule, Rules, UndoDi
 # --- events: what the worker that reads back, the writer and the checkpoints report ----------------------------------
 
 
+class _OfCheckpoint(Struct, frozen=True):
+    checkpoint: int
+
+
 class RowsSpilled(Struct, frozen=True):
     """Everything that was restored is read back; what is ours is sealed on local disks."""
 
@@ -47,28 +51,20 @@ class PieceRequested(Struct, frozen=True):
     """The writer takes the oldest piece in memory; only where `can_take`."""
 
 
-class CheckpointRequested(Struct, frozen=True):
+class CheckpointRequested(_OfCheckpoint, frozen=True):
     """The coordinator triggered this subtask."""
 
-    checkpoint: int
 
-
-class SnapshotStarted(Struct, frozen=True):
+class SnapshotStarted(_OfCheckpoint, frozen=True):
     """The checkpoint's cut is now: whatever the writer has not taken is to be in it."""
 
-    checkpoint: int
 
-
-class ContentRequested(Struct, frozen=True):
+class ContentRequested(_OfCheckpoint, frozen=True):
     """The checkpoint wants what is in memory. The writer has taken nothing since its `SnapshotStarted`."""
 
-    checkpoint: int
 
-
-class SnapshotAborted(Struct, frozen=True):
+class SnapshotAborted(_OfCheckpoint, frozen=True):
     """A checkpoint will not be. Allowed for any number, also twice."""
-
-    checkpoint: int
 
 
 class RecoveryStopped(Struct, frozen=True):
@@ -115,37 +111,29 @@ class WritePiece(Struct, frozen=True):
     channel: int
 
 
-class RefuseCheckpoint(Struct, frozen=True):
+class RefuseCheckpoint(_OfCheckpoint, frozen=True):
     """Decline the checkpoint as not ready: that is not counted as a failure."""
 
-    checkpoint: int
 
-
-class SnapshotSpill(Struct, frozen=True):
+class SnapshotSpill(_OfCheckpoint, frozen=True):
     """Keep what is not committed in the spill for the checkpoint. Nothing is copied."""
 
-    checkpoint: int
 
-
-class KeepPieces(Struct, frozen=True):
+class KeepPieces(_OfCheckpoint, frozen=True):
     """Keep the oldest `count` pieces of a channel that are in memory for the checkpoint; they are before its spill."""
 
-    checkpoint: int
     channel: int
     count: int
 
 
-class FailMarkerMissing(Struct, frozen=True):
+class FailMarkerMissing(_OfCheckpoint, frozen=True):
     """The checkpoint has no border in a channel that is in recovery: fail it for that, and count it. It is a bug."""
 
-    checkpoint: int
     channel: int
 
 
-class DropSnapshot(Struct, frozen=True):
+class DropSnapshot(_OfCheckpoint, frozen=True):
     """Give the spill back that was kept for the checkpoint."""
-
-    checkpoint: int
 
 
 class FinishRecovery(Struct, frozen=True):
@@ -186,10 +174,8 @@ class HeldPiece(Struct, frozen=True):
     size_bytes: int
 
 
-class Marker(Struct, frozen=True):
+class Marker(_OfCheckpoint, frozen=True):
     """The cut of a checkpoint."""
-
-    checkpoint: int
 
 
 class Sentinel(Struct, frozen=True):

@@ -17,22 +17,32 @@ Attempt = tuple[int, int]
 # --- events -----------------------------------------------------------------------------------------------------
 
 
-class TimePassed(Struct, frozen=True, kw_only=True):
+class _AtTime(Struct, frozen=True, kw_only=True):
+    now: float
+
+
+class _OfAttempt(_AtTime, frozen=True, kw_only=True):
+    subtask: int
+    attempt: int
+
+
+class _About(_AtTime, frozen=True, kw_only=True):
+    checkpoint: int
+
+
+class _OfParticipation(_OfAttempt, frozen=True, kw_only=True):
+    checkpoint: int
+
+
+class TimePassed(_AtTime, frozen=True, kw_only=True):
     """Time passed: it is `next_due`, or any other time.
 
     `at_once`: if none runs, a checkpoint starts now, whatever the schedule says; not where none are taken at all.
     `recovers`: the launch recovers, and its first checkpoint starts now, likewise.
     """
 
-    now: float
     at_once: bool = False
     recovers: bool = False
-
-
-class _OfAttempt(Struct, frozen=True, kw_only=True):
-    now: float
-    subtask: int
-    attempt: int
 
 
 class SubtaskRegistered(_OfAttempt, frozen=True):
@@ -51,114 +61,79 @@ class SubtaskFinished(_OfAttempt, frozen=True):
     """An attempt finished: the coordinator has everything that it did."""
 
 
-class CloseAcked(Struct, frozen=True, kw_only=True):
+class CloseAcked(_OfParticipation, frozen=True, kw_only=True):
     """An attempt closed its gateway; `sent` is the number of its last data event before that."""
 
-    now: float
-    subtask: int
-    attempt: int
-    checkpoint: int
     sent: int
 
 
-class DataReceived(Struct, frozen=True, kw_only=True):
+class DataReceived(_OfAttempt, frozen=True, kw_only=True):
     """The coordinator has processed the data events of an attempt up to `number`. Given after each of them."""
 
-    now: float
-    subtask: int
-    attempt: int
     number: int
 
 
-class DataAcked(Struct, frozen=True, kw_only=True):
+class DataAcked(_OfAttempt, frozen=True, kw_only=True):
     """An attempt has processed the data events of the coordinator up to `number`."""
 
-    now: float
-    subtask: int
-    attempt: int
     number: int
 
 
-class SnapshotTaken(Struct, frozen=True, kw_only=True):
+class SnapshotTaken(_About, frozen=True, kw_only=True):
     """The coordinator's snapshot; `sent` is the number of the last data event that was sent to each attempt.
 
     `step_due`: a commit is to be made of this checkpoint while the round goes on, and needs all files closed.
     """
 
-    now: float
-    checkpoint: int
     snapshot: object
     sent: Mapping[Attempt, int]
     step_due: bool = False
 
 
-class SnapshotFailed(Struct, frozen=True, kw_only=True):
+class SnapshotFailed(_About, frozen=True, kw_only=True):
     """The coordinator could not take its snapshot: this checkpoint fails, nothing else."""
 
-    now: float
-    checkpoint: int
     reason: str
 
 
-class GatewayOpened(Struct, frozen=True, kw_only=True):
+class GatewayOpened(_OfParticipation, frozen=True):
     """An attempt took its snapshot and sends again."""
 
-    now: float
-    subtask: int
-    attempt: int
-    checkpoint: int
 
-
-class PartStored(Struct, frozen=True, kw_only=True):
+class PartStored(_OfParticipation, frozen=True, kw_only=True):
     """An attempt's snapshot is stored, and so it was taken."""
 
-    now: float
-    subtask: int
-    attempt: int
-    checkpoint: int
     part: object
     snapshot: object
 
 
-class Declined(Struct, frozen=True, kw_only=True):
+class Declined(_OfParticipation, frozen=True, kw_only=True):
     """An attempt took no snapshot, or could not store it."""
 
-    now: float
-    subtask: int
-    attempt: int
-    checkpoint: int
     reason: str
 
 
-class CheckpointStored(Struct, frozen=True, kw_only=True):
+class CheckpointStored(_About, frozen=True):
     """The checkpoint is complete on disk."""
 
-    now: float
-    checkpoint: int
 
-
-class StoreFailed(Struct, frozen=True, kw_only=True):
+class StoreFailed(_About, frozen=True, kw_only=True):
     """The checkpoint is not on disk, and will not appear there later: an unknown outcome was settled first."""
 
-    now: float
-    checkpoint: int
     reason: str
 
 
-class LaunchEnded(Struct, frozen=True, kw_only=True):
+class LaunchEnded(_AtTime, frozen=True):
     """The job's launch is over: all attempts are gone."""
 
-    now: float
 
-
-class RoundEnded(Struct, frozen=True, kw_only=True):
+class RoundEnded(_AtTime, frozen=True, kw_only=True):
     """The round is committed, failed or cancelled: it takes no more checkpoints.
 
     `superseded`: no round will be restored from the checkpoint that is being stored, because its rows are in the lake
     or can no longer be read. The event may be repeated when that becomes known.
     """
 
-    now: float
     superseded: bool = False
 
 
@@ -194,10 +169,9 @@ class ParticipantsChanged(Struct, frozen=True):
     """An attempt has come so far that the checkpoint may go on."""
 
 
-class ParticipantFailed(Struct, frozen=True, kw_only=True):
+class ParticipantFailed(_AtTime, frozen=True, kw_only=True):
     """An attempt cannot contribute to the running checkpoint. `counts`: as a failure of checkpoints."""
 
-    now: float
     reason: str
     counts: bool = False
 
@@ -227,6 +201,12 @@ class AttemptGone(_OfParticipant, frozen=True):
 
 
 # --- commands ---------------------------------------------------------------------------------------------------
+
+
+class _OfAttemptGone(Struct, frozen=True):
+    subtask: int
+    attempt: int
+    reason: str
 
 
 class Admit(Struct, frozen=True):
@@ -276,12 +256,9 @@ class TakeSnapshot(_OfCheckpoint, frozen=True):
     """Take the coordinator's snapshot now, without a call to another system; answer before any other event."""
 
 
-class SendTrigger(Struct, frozen=True):
+class SendTrigger(_ToAttempt, frozen=True):
     """Send `TriggerCheckpoint` to this attempt. `close_files`: with it all files are closed, for a commit."""
 
-    subtask: int
-    attempt: int
-    checkpoint: int
     close_files: bool = False
 
 
@@ -327,20 +304,12 @@ class DiscardCheckpoint(_OfCheckpoint, frozen=True):
     """This checkpoint failed after its round had ended, or completed and is superseded: delete it."""
 
 
-class FailAttempt(Struct, frozen=True):
+class FailAttempt(_OfAttemptGone, frozen=True):
     """Fail this attempt over: it lives, but did not acknowledge what was sent to it before the cut."""
 
-    subtask: int
-    attempt: int
-    reason: str
 
-
-class RejectMessage(Struct, frozen=True):
+class RejectMessage(_OfAttemptGone, frozen=True):
     """Reject the message of this attempt, which is gone, and cancel the attempt."""
-
-    subtask: int
-    attempt: int
-    reason: str
 
 
 class FailRound(Struct, frozen=True):

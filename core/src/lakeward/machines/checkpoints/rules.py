@@ -33,51 +33,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from lakeward.machines.checkpoints.messages import (
-    Abort,
-    Admit,
-    AttemptGone,
-    CheckpointFailed,
-    CheckpointsCommand,
-    CheckpointStarted,
-    CheckpointStored,
-    CloseAcked,
-    CloseDownGateways,
-    Complete,
-    CutDelivered,
-    DataAcked,
-    DataReceived,
-    Declined,
-    DiscardCheckpoint,
-    DiscardPart,
-    FailAttempt,
-    FailRound,
-    GatewayOpened,
-    LaunchEnded,
-    OpenDownGateway,
-    ParticipantFailed,
-    ParticipantsChanged,
-    ParticipationEnded,
-    PartStored,
-    RejectMessage,
-    ReturnSplits,
-    RoundEnded,
-    SendAborted,
-    SendClose,
-    SendComplete,
-    SendTrigger,
-    SnapshotFailed,
-    SnapshotTaken,
-    StoreCheckpoint,
-    StoreFailed,
-    SubtaskEvent,
-    SubtaskFinished,
-    SubtaskLost,
-    SubtaskReconnected,
-    SubtaskRegistered,
-    TakeSnapshot,
-    TimePassed,
-)
+from lakeward.machines.checkpoints import messages as m
 from lakeward.machines.checkpoints.state import (
     ALIVE,
     PARTICIPATING,
@@ -93,10 +49,9 @@ from lakeward.model.events import NOT_READY
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from lakeward.machines.checkpoints.messages import Attempt
 
-Commands = tuple[CheckpointsCommand, ...]
-Message = CloseAcked | GatewayOpened | PartStored | Declined
+Commands = tuple[m.CheckpointsCommand, ...]
+Message = m.CloseAcked | m.GatewayOpened | m.PartStored | m.Declined
 """The messages of an attempt that are about a checkpoint."""
 IDLE, CLOSING, CUTTING = CheckpointPhase.IDLE, CheckpointPhase.CLOSING, CheckpointPhase.CUTTING
 SNAPPING, DRAINING = CheckpointPhase.SNAPPING, CheckpointPhase.DRAINING
@@ -110,7 +65,7 @@ FINISHED, GONE = ParticipantPhase.FINISHED, ParticipantPhase.GONE
 # --- conditions of the round ----------------------------------------------------------------------------------------
 
 
-def is_due(state: RoundState, event: TimePassed) -> bool:
+def is_due(state: RoundState, event: m.TimePassed) -> bool:
     """It is time for a checkpoint, and somebody is there to take part."""
     due = state.schedule.due
     if due is None or not (event.now >= due or event.at_once or (event.recovers and not state.begun)):
@@ -118,57 +73,59 @@ def is_due(state: RoundState, event: TimePassed) -> bool:
     return state.any_alive
 
 
-def is_overdue(state: RoundState, event: TimePassed) -> bool:
+def is_overdue(state: RoundState, event: m.TimePassed) -> bool:
     """The deadline has passed."""
     return event.now >= state.schedule.deadline
 
 
-def is_new(state: RoundState, event: SubtaskRegistered) -> bool:
+def is_new(state: RoundState, event: m.SubtaskRegistered) -> bool:
     """The attempt is newer than all of its subtask."""
     return state.phase_of((event.subtask, event.attempt)) is UNKNOWN
 
 
-def is_alive(state: RoundState, event: SubtaskLost) -> bool:
+def is_alive(state: RoundState, event: m.SubtaskLost) -> bool:
     """The attempt is the newest one, and has neither finished nor gone."""
     return state.phase_of((event.subtask, event.attempt)) in ALIVE
 
 
-def all_are_closed(state: RoundState, _: ParticipantsChanged) -> bool:
+def all_are_closed(state: RoundState, _: m.ParticipantsChanged) -> bool:
     """Every participant has closed its gateway."""
     return all(state.phases[one.key] is CLOSED for one in state.participants())
 
 
-def all_is_received(state: RoundState, _: ParticipantsChanged) -> bool:
+def all_is_received(state: RoundState, _: m.ParticipantsChanged) -> bool:
     """The coordinator has processed what every participant sent before it closed."""
     return all(one.received >= one.closed_after for one in state.participants())
 
 
-def all_is_acked(state: RoundState, _: ParticipantsChanged) -> bool:
+def all_is_acked(state: RoundState, _: m.ParticipantsChanged) -> bool:
     """Every participant has acknowledged what the coordinator sent before its cut."""
     return not any(one.has_unacked for one in state.participants())
 
 
-def all_are_stored(state: RoundState, _: ParticipantsChanged) -> bool:
+def all_are_stored(state: RoundState, _: m.ParticipantsChanged) -> bool:
     """Every participant's part is stored."""
     return all(state.phases[one.key] is STORED for one in state.participants())
 
 
-def is_whole(state: RoundState, event: SnapshotTaken) -> bool:
+def is_whole(state: RoundState, event: m.SnapshotTaken) -> bool:
     """It is the snapshot of this checkpoint, and knows of every participant."""
     return is_newest(state, event) and all(one.key in event.sent for one in state.participants())
 
 
-def is_newest(state: RoundState, event: SnapshotTaken | SnapshotFailed | CheckpointStored | StoreFailed) -> bool:
+def is_newest(
+    state: RoundState, event: m.SnapshotTaken | m.SnapshotFailed | m.CheckpointStored | m.StoreFailed
+) -> bool:
     """It is about the newest checkpoint."""
     return event.checkpoint == state.latest
 
 
-def is_superseded(state: RoundState, event: CheckpointStored) -> bool:
+def is_superseded(state: RoundState, event: m.CheckpointStored) -> bool:
     """No round will be restored from the checkpoint."""
     return is_newest(state, event) and state.superseded
 
 
-def counts(_: RoundState, event: ParticipantFailed) -> bool:
+def counts(_: RoundState, event: m.ParticipantFailed) -> bool:
     """It is a failure of checkpoints, of which a few in a row are tolerated."""
     return event.counts
 
@@ -176,7 +133,7 @@ def counts(_: RoundState, event: ParticipantFailed) -> bool:
 # --- conditions of an attempt ---------------------------------------------------------------------------------------
 
 
-def is_before_cut(state: RoundState, _: SubtaskRegistered) -> bool:
+def is_before_cut(state: RoundState, _: m.SubtaskRegistered) -> bool:
     """A checkpoint runs and the coordinator's snapshot is still to come."""
     return state.phase in (CLOSING, CUTTING)
 
@@ -196,12 +153,12 @@ def was_started(state: RoundState, event: Message) -> bool:
     return event.checkpoint <= state.latest
 
 
-def is_repeated(state: RoundState, event: CloseAcked) -> bool:
+def is_repeated(state: RoundState, event: m.CloseAcked) -> bool:
     """It says again what it said before."""
     return is_current(state, event) and event.sent == state.attempts[event.subtask].closed_after
 
 
-def missed_an_end(state: RoundState, _: SubtaskReconnected) -> bool:
+def missed_an_end(state: RoundState, _: m.SubtaskReconnected) -> bool:
     """The end of the newest checkpoint may have been lost with the connection."""
     return state.running is None and bool(state.latest)
 
@@ -209,29 +166,29 @@ def missed_an_end(state: RoundState, _: SubtaskReconnected) -> bool:
 # --- from the start of a checkpoint to its store --------------------------------------------------------------------
 
 
-def start(state: RoundState, event: TimePassed) -> Commands:
+def start(state: RoundState, event: m.TimePassed) -> Commands:
     """Let all close their gateways."""
     state.latest += 1
     state.begun = True
     state.schedule = replace(state.schedule, started=event.now)
-    return _inform(state, state.alive(), CheckpointStarted)
+    return _inform(state, state.alive(), m.CheckpointStarted)
 
 
 def go_on(state: RoundState, _: object) -> Commands:
     """Advance as far as all participants allow."""
-    return state.follow(ParticipantsChanged())
+    return state.follow(m.ParticipantsChanged())
 
 
-def take_cut(state: RoundState, _: ParticipantsChanged) -> Commands:
+def take_cut(state: RoundState, _: m.ParticipantsChanged) -> Commands:
     """Close the gateways to all participants, and take the snapshot."""
     participants = state.participants()
     for one in participants:
         state.change(replace(one, down_closed=True))
-    close = CloseDownGateways(state.latest, tuple(one.key for one in participants))
-    return (close, TakeSnapshot(state.latest))
+    close = m.CloseDownGateways(state.latest, tuple(one.key for one in participants))
+    return (close, m.TakeSnapshot(state.latest))
 
 
-def note_snapshot(state: RoundState, event: SnapshotTaken) -> Commands:
+def note_snapshot(state: RoundState, event: m.SnapshotTaken) -> Commands:
     """Keep the coordinator's snapshot until all parts are stored."""
     state.snapshot = event.snapshot
     state.step_due = event.step_due
@@ -240,21 +197,21 @@ def note_snapshot(state: RoundState, event: SnapshotTaken) -> Commands:
     return go_on(state, event)
 
 
-def trigger(state: RoundState, event: ParticipantsChanged) -> Commands:
+def trigger(state: RoundState, event: m.ParticipantsChanged) -> Commands:
     """Let all take their snapshots."""
     state.closes_files = state.step_due and not state.step_missed
-    return (*_inform(state, state.participants(), CutDelivered), *go_on(state, event))
+    return (*_inform(state, state.participants(), m.CutDelivered), *go_on(state, event))
 
 
-def store(state: RoundState, _: ParticipantsChanged) -> Commands:
+def store(state: RoundState, _: m.ParticipantsChanged) -> Commands:
     """Write the checkpoint."""
-    return (StoreCheckpoint(state.latest, state.snapshot, tuple(state.parts.values())),)
+    return (m.StoreCheckpoint(state.latest, state.snapshot, tuple(state.parts.values())),)
 
 
 # --- the ends of a checkpoint ---------------------------------------------------------------------------------------
 
 
-def complete(state: RoundState, event: CheckpointStored) -> Commands:
+def complete(state: RoundState, event: m.CheckpointStored) -> Commands:
     """Tell all that live."""
     state.completed |= {event.checkpoint}
     for one in tuple(state.attempts.values()):
@@ -262,61 +219,61 @@ def complete(state: RoundState, event: CheckpointStored) -> Commands:
             state.change(replace(one, newest_part=(event.checkpoint, state.parts[one.key][1])))
     state.schedule = replace(state.schedule, failures=0)
     state.step_missed = False
-    _inform(state, state.participants(), ParticipationEnded)
+    _inform(state, state.participants(), m.ParticipationEnded)
     _forget_checkpoint(state, event.now)
-    return (*(SendComplete(*one.key, event.checkpoint) for one in state.alive()), Complete(event.checkpoint))
+    return (*(m.SendComplete(*one.key, event.checkpoint) for one in state.alive()), m.Complete(event.checkpoint))
 
 
-def complete_late(_: RoundState, event: CheckpointStored) -> Commands:
+def complete_late(_: RoundState, event: m.CheckpointStored) -> Commands:
     """The next round is restored from it."""
-    return (Complete(event.checkpoint),)
+    return (m.Complete(event.checkpoint),)
 
 
-def discard(_: RoundState, event: CheckpointStored | StoreFailed) -> Commands:
+def discard(_: RoundState, event: m.CheckpointStored | m.StoreFailed) -> Commands:
     """Delete it; if it failed, only its `_abandoned` mark remains."""
-    return (DiscardCheckpoint(event.checkpoint),)
+    return (m.DiscardCheckpoint(event.checkpoint),)
 
 
-def abort(state: RoundState, event: ParticipantFailed) -> Commands:
+def abort(state: RoundState, event: m.ParticipantFailed) -> Commands:
     """Abort the checkpoint; nothing is wrong with checkpoints."""
     return _abort(state, event.now, event.reason)
 
 
-def fail(state: RoundState, event: ParticipantFailed | SnapshotFailed | StoreFailed) -> Commands:
+def fail(state: RoundState, event: m.ParticipantFailed | m.SnapshotFailed | m.StoreFailed) -> Commands:
     """Abort the checkpoint, and count a failure."""
     return _fail(state, event.now, event.reason)
 
 
-def time_out(phase: CheckpointPhase) -> Callable[[RoundState, TimePassed], Commands]:
+def time_out(phase: CheckpointPhase) -> Callable[[RoundState, m.TimePassed], Commands]:
     """Fail a checkpoint that is still in this phase at its deadline."""
     return lambda state, event: _fail(state, event.now, f"not complete in time, still {phase.value}")
 
 
-def fail_silent(state: RoundState, event: TimePassed) -> Commands:
+def fail_silent(state: RoundState, event: m.TimePassed) -> Commands:
     """The same while acknowledgements are awaited; fail those over that live and acknowledge nothing."""
     silent = [one for one in state.participants() if one.has_unacked]
     return (
         *time_out(DRAINING)(state, event),
         *(
-            FailAttempt(*one.key, f"{one.sent_before_cut} events were sent to it, {one.acked} acknowledged")
+            m.FailAttempt(*one.key, f"{one.sent_before_cut} events were sent to it, {one.acked} acknowledged")
             for one in silent
         ),
     )
 
 
-def abort_at_end(state: RoundState, event: RoundEnded) -> Commands:
+def abort_at_end(state: RoundState, event: m.RoundEnded) -> Commands:
     """Abort the checkpoint: the round takes none any more."""
     note_superseded(state, event)
     return _abort(state, event.now, "the round ended")
 
 
-def leave_to_store(state: RoundState, event: RoundEnded) -> Commands:
+def leave_to_store(state: RoundState, event: m.RoundEnded) -> Commands:
     """Wait for the store alone."""
-    _inform(state, state.participants(), ParticipationEnded)
+    _inform(state, state.participants(), m.ParticipationEnded)
     return note_superseded(state, event)
 
 
-def note_superseded(state: RoundState, event: RoundEnded) -> Commands:
+def note_superseded(state: RoundState, event: m.RoundEnded) -> Commands:
     """Note whether the round has committed."""
     state.superseded = state.superseded or event.superseded
     return ()
@@ -327,17 +284,17 @@ def _fail(state: RoundState, now: float, reason: str) -> Commands:
     failures = state.schedule.failures + 1
     if failures > state.schedule.settings.tolerated:
         failures = 0
-        commands += (FailRound(f"checkpoint {state.latest}, one too many in a row that failed: {reason}"),)
+        commands += (m.FailRound(f"checkpoint {state.latest}, one too many in a row that failed: {reason}"),)
     state.schedule = replace(state.schedule, failures=failures)
     return commands
 
 
 def _abort(state: RoundState, now: float, reason: str) -> Commands:
     """Open the gateways at both ends of all participants, then report the abort."""
-    commands = _inform(state, state.participants(), CheckpointFailed)
+    commands = _inform(state, state.participants(), m.CheckpointFailed)
     state.step_missed = state.step_missed or state.closes_files
     _forget_checkpoint(state, now)
-    return (*commands, Abort(state.latest, reason))
+    return (*commands, m.Abort(state.latest, reason))
 
 
 def _forget_checkpoint(state: RoundState, now: float) -> None:
@@ -350,7 +307,7 @@ def _forget_checkpoint(state: RoundState, now: float) -> None:
 # --- attempts -------------------------------------------------------------------------------------------------------
 
 
-def _inform(state: RoundState, attempts: Collection[AttemptState], event: Callable[[Attempt], object]) -> Commands:
+def _inform(state: RoundState, attempts: Collection[AttemptState], event: Callable[[m.Attempt], object]) -> Commands:
     """Take the event of each of these attempts that follows from what happened to the checkpoint."""
     return tuple(
         command
@@ -359,13 +316,13 @@ def _inform(state: RoundState, attempts: Collection[AttemptState], event: Callab
     )
 
 
-def to_attempt(state: RoundState, event: SubtaskEvent) -> Commands:
+def to_attempt(state: RoundState, event: m.SubtaskEvent) -> Commands:
     """It is the business of one attempt."""
     attempt = (event.subtask, event.attempt)
     return state.attempt_rules.step(state, state.phases, attempt, event, state.phase_of(attempt))
 
 
-def register(state: RoundState, event: SubtaskRegistered) -> Commands:
+def register(state: RoundState, event: m.SubtaskRegistered) -> Commands:
     """Admit an attempt; its predecessor is lost."""
     older = [one for one in state.alive() if one.key[0] == event.subtask]
     returned = _lose(state, older, event.now, f"attempt {event.attempt} replaces its predecessor")
@@ -375,13 +332,13 @@ def register(state: RoundState, event: SubtaskRegistered) -> Commands:
     return (*returned, *state.attempt_rules.step(state, state.phases, attempt, event, UNKNOWN))
 
 
-def lose_attempt(state: RoundState, event: SubtaskLost) -> Commands:
+def lose_attempt(state: RoundState, event: m.SubtaskLost) -> Commands:
     """Return its splits."""
     reason = f"attempt {event.attempt} of subtask {event.subtask} was lost"
     return _lose(state, [state.attempts[event.subtask]], event.now, reason)
 
 
-def end_launch(state: RoundState, event: LaunchEnded) -> Commands:
+def end_launch(state: RoundState, event: m.LaunchEnded) -> Commands:
     """Return the splits of all."""
     state.begun = False
     return _lose(state, state.alive(), event.now, "the launch ended")
@@ -390,63 +347,63 @@ def end_launch(state: RoundState, event: LaunchEnded) -> Commands:
 def _lose(state: RoundState, lost: Collection[AttemptState], now: float, reason: str) -> Commands:
     """Open the gateways at both ends of all others if the checkpoint is aborted, then return the splits of these."""
     took_part = [one for one in lost if state.phases[one.key] in PARTICIPATING]
-    _inform(state, lost, AttemptGone)
+    _inform(state, lost, m.AttemptGone)
     commands: Commands = ()
     if took_part:
-        commands += state.follow(ParticipantFailed(now=now, reason=reason))
+        commands += state.follow(m.ParticipantFailed(now=now, reason=reason))
     for one in lost:
         counted = state.parts.get(one.key)
         checkpoint, snapshot = one.newest_part or (None, None)
         if counted is not None:
             checkpoint, snapshot = state.latest, counted[1]
-        commands += (ReturnSplits(*one.key, checkpoint, snapshot),)
+        commands += (m.ReturnSplits(*one.key, checkpoint, snapshot),)
     return commands
 
 
-def admit(state: RoundState, event: SubtaskRegistered) -> Commands:
+def admit(state: RoundState, event: m.SubtaskRegistered) -> Commands:
     """Deploy it with open gateways."""
-    return (Admit(event.subtask, event.attempt, state.latest, None),)
+    return (m.Admit(event.subtask, event.attempt, state.latest, None),)
 
 
-def admit_closed(state: RoundState, event: SubtaskRegistered) -> Commands:
+def admit_closed(state: RoundState, event: m.SubtaskRegistered) -> Commands:
     """Deploy it with both gateways closed."""
     state.change(replace(state.attempts[event.subtask], down_closed=True))
-    return (Admit(event.subtask, event.attempt, state.latest, state.latest),)
+    return (m.Admit(event.subtask, event.attempt, state.latest, state.latest),)
 
 
-def send_close(state: RoundState, event: CheckpointStarted) -> Commands:
+def send_close(state: RoundState, event: m.CheckpointStarted) -> Commands:
     """Let it close its gateway."""
-    return (SendClose(*event.attempt, state.latest),)
+    return (m.SendClose(*event.attempt, state.latest),)
 
 
-def send_close_again(state: RoundState, event: SubtaskReconnected) -> Commands:
+def send_close_again(state: RoundState, event: m.SubtaskReconnected) -> Commands:
     """Send again what may have been lost with a connection; the attempt answers as it did before."""
-    return (SendClose(event.subtask, event.attempt, state.latest),)
+    return (m.SendClose(event.subtask, event.attempt, state.latest),)
 
 
-def send_trigger(state: RoundState, event: CutDelivered) -> Commands:
+def send_trigger(state: RoundState, event: m.CutDelivered) -> Commands:
     """Let it take its snapshot."""
-    return (SendTrigger(*event.attempt, state.latest, state.closes_files),)
+    return (m.SendTrigger(*event.attempt, state.latest, state.closes_files),)
 
 
-def send_trigger_again(state: RoundState, event: SubtaskReconnected) -> Commands:
+def send_trigger_again(state: RoundState, event: m.SubtaskReconnected) -> Commands:
     """As `send_close_again`."""
-    return (SendTrigger(event.subtask, event.attempt, state.latest, state.closes_files),)
+    return (m.SendTrigger(event.subtask, event.attempt, state.latest, state.closes_files),)
 
 
-def send_end_again(state: RoundState, event: SubtaskReconnected) -> Commands:
+def send_end_again(state: RoundState, event: m.SubtaskReconnected) -> Commands:
     """As `send_close_again`."""
-    send = SendComplete if state.latest in state.completed else SendAborted
+    send = m.SendComplete if state.latest in state.completed else m.SendAborted
     return (send(event.subtask, event.attempt, state.latest),)
 
 
-def note_closed(state: RoundState, event: CloseAcked) -> Commands:
+def note_closed(state: RoundState, event: m.CloseAcked) -> Commands:
     """Wait for what it sent before."""
     state.change(replace(state.attempts[event.subtask], closed_after=event.sent))
     return go_on(state, event)
 
 
-def note_received(state: RoundState, event: DataReceived) -> Commands:
+def note_received(state: RoundState, event: m.DataReceived) -> Commands:
     """Count what has arrived from it."""
     one = state.attempts[event.subtask]
     if event.number > one.received:
@@ -454,7 +411,7 @@ def note_received(state: RoundState, event: DataReceived) -> Commands:
     return ()
 
 
-def note_acked(state: RoundState, event: DataAcked) -> Commands:
+def note_acked(state: RoundState, event: m.DataAcked) -> Commands:
     """Count what has arrived at it."""
     one = state.attempts[event.subtask]
     if event.number > one.acked:
@@ -462,17 +419,17 @@ def note_acked(state: RoundState, event: DataAcked) -> Commands:
     return ()
 
 
-def receive_last(state: RoundState, event: DataReceived) -> Commands:
+def receive_last(state: RoundState, event: m.DataReceived) -> Commands:
     """Count it; it may be the last one before the cut."""
     return (*note_received(state, event), *go_on(state, event))
 
 
-def ack_last(state: RoundState, event: DataAcked) -> Commands:
+def ack_last(state: RoundState, event: m.DataAcked) -> Commands:
     """Count it; it may be the last one that is awaited after the cut."""
     return (*note_acked(state, event), *go_on(state, event))
 
 
-def open_gateway(state: RoundState, event: GatewayOpened | PartStored) -> Commands:
+def open_gateway(state: RoundState, event: m.GatewayOpened | m.PartStored) -> Commands:
     """Open the gateway to it: it took its snapshot."""
     return open_one(state, state.attempts[event.subtask])
 
@@ -480,40 +437,40 @@ def open_gateway(state: RoundState, event: GatewayOpened | PartStored) -> Comman
 def open_one(state: RoundState, one: AttemptState) -> Commands:
     """Let the coordinator's data events out to an attempt."""
     state.change(replace(one, down_closed=False))
-    return (OpenDownGateway(*one.key, state.latest),)
+    return (m.OpenDownGateway(*one.key, state.latest),)
 
 
-def keep_part(state: RoundState, event: PartStored) -> Commands:
+def keep_part(state: RoundState, event: m.PartStored) -> Commands:
     """Keep its part until all are stored."""
     state.parts = {**state.parts, (event.subtask, event.attempt): (event.part, event.snapshot)}
     return go_on(state, event)
 
 
-def open_and_keep_part(state: RoundState, event: PartStored) -> Commands:
+def open_and_keep_part(state: RoundState, event: m.PartStored) -> Commands:
     """The same; `GatewayOpened` was lost with a connection."""
     return (*open_gateway(state, event), *keep_part(state, event))
 
 
-def decline(state: RoundState, event: Declined) -> Commands:
+def decline(state: RoundState, event: m.Declined) -> Commands:
     """Abort the checkpoint; that a subtask is not ready is no failure."""
     reason = f"subtask {event.subtask} declined: {event.reason}"
-    return state.follow(ParticipantFailed(now=event.now, reason=reason, counts=event.reason != NOT_READY))
+    return state.follow(m.ParticipantFailed(now=event.now, reason=reason, counts=event.reason != NOT_READY))
 
 
-def finish_without_part(state: RoundState, event: SubtaskFinished) -> Commands:
+def finish_without_part(state: RoundState, event: m.SubtaskFinished) -> Commands:
     """Abort the checkpoint: what it did after its snapshot is in the coordinator's part of no checkpoint."""
     reason = f"subtask {event.subtask} finished before its part was stored"
-    return state.follow(ParticipantFailed(now=event.now, reason=reason))
+    return state.follow(m.ParticipantFailed(now=event.now, reason=reason))
 
 
-def abort_attempt(state: RoundState, event: CheckpointFailed) -> Commands:
+def abort_attempt(state: RoundState, event: m.CheckpointFailed) -> Commands:
     """Open the gateways at both ends."""
     one = state.attempts[event.attempt[0]]
     opened = open_one(state, one) if one.down_closed else ()
-    return (*opened, SendAborted(*one.key, state.latest))
+    return (*opened, m.SendAborted(*one.key, state.latest))
 
 
-def discard_late(state: RoundState, event: PartStored) -> Commands:
+def discard_late(state: RoundState, event: m.PartStored) -> Commands:
     """Delete a part that came too late to count.
 
     A repeated message of an attempt that has since finished or been lost is not late: its part counts.
@@ -522,105 +479,109 @@ def discard_late(state: RoundState, event: PartStored) -> Commands:
         return ()
     if event.checkpoint == state.running and (event.subtask, event.attempt) in state.parts:
         return ()
-    return (DiscardPart(event.checkpoint, event.part),)
+    return (m.DiscardPart(event.checkpoint, event.part),)
 
 
-def reject(_: RoundState, event: SubtaskEvent) -> Commands:
+def reject(_: RoundState, event: m.SubtaskEvent) -> Commands:
     """Cancel an attempt that is gone."""
     reason = f"attempt {event.attempt} of subtask {event.subtask} was lost or replaced"
-    return (RejectMessage(event.subtask, event.attempt, reason),)
+    return (m.RejectMessage(event.subtask, event.attempt, reason),)
 
 
-def reject_part(state: RoundState, event: PartStored) -> Commands:
+def reject_part(state: RoundState, event: m.PartStored) -> Commands:
     """The same; its part came too late."""
     return (*discard_late(state, event), *reject(state, event))
 
 
 OTHERS = (NOT_PARTICIPATING, CLOSE_SENT, TRIGGERED, TAKEN, STORED, FINISHED)
 """The phases in which the numbers of an attempt's data events are not waited for."""
-MESSAGES = (CloseAcked, GatewayOpened, Declined)
+MESSAGES = (m.CloseAcked, m.GatewayOpened, m.Declined)
 """All that are about a checkpoint but `PartStored`."""
-ATTEMPT_RULES: Rules[RoundState, CheckpointsCommand] = Rules(
+ATTEMPT_RULES: Rules[RoundState, m.CheckpointsCommand] = Rules(
     "attempts",
     ParticipantPhase,
-    Rule(UNKNOWN, SubtaskRegistered, when=is_before_cut, to=CLOSED, do=admit_closed),
-    Rule(UNKNOWN, SubtaskRegistered, to=NOT_PARTICIPATING, do=admit),
-    Rule(ALIVE, AttemptGone, to=GONE),
+    Rule(UNKNOWN, m.SubtaskRegistered, when=is_before_cut, to=CLOSED, do=admit_closed),
+    Rule(UNKNOWN, m.SubtaskRegistered, to=NOT_PARTICIPATING, do=admit),
+    Rule(ALIVE, m.AttemptGone, to=GONE),
     # The checkpoint goes on or ends.
-    Rule(NOT_PARTICIPATING, CheckpointStarted, to=CLOSE_SENT, do=send_close),
-    Rule(CLOSED, CutDelivered, to=TRIGGERED, do=send_trigger),
-    Rule(STORED, ParticipationEnded, to=NOT_PARTICIPATING),
-    Rule(PARTICIPATING, CheckpointFailed, to=NOT_PARTICIPATING, do=abort_attempt),
+    Rule(NOT_PARTICIPATING, m.CheckpointStarted, to=CLOSE_SENT, do=send_close),
+    Rule(CLOSED, m.CutDelivered, to=TRIGGERED, do=send_trigger),
+    Rule(STORED, m.ParticipationEnded, to=NOT_PARTICIPATING),
+    Rule(PARTICIPATING, m.CheckpointFailed, to=NOT_PARTICIPATING, do=abort_attempt),
     # Messages about the running checkpoint.
-    Rule(CLOSE_SENT, CloseAcked, when=is_current, to=CLOSED, do=note_closed),
-    Rule((CLOSED, TRIGGERED, TAKEN, STORED), CloseAcked, when=is_repeated),
-    Rule(TRIGGERED, GatewayOpened, when=is_current, to=TAKEN, do=open_gateway),
-    Rule((TAKEN, STORED), GatewayOpened, when=is_current),
-    Rule(TRIGGERED, PartStored, when=is_current, to=STORED, do=open_and_keep_part),
-    Rule(TAKEN, PartStored, when=is_current, to=STORED, do=keep_part),
-    Rule(STORED, PartStored, when=is_current),
-    Rule((CLOSE_SENT, CLOSED, TRIGGERED, TAKEN), Declined, when=is_current, do=decline),
-    Rule(STORED, Declined, when=is_current),
+    Rule(CLOSE_SENT, m.CloseAcked, when=is_current, to=CLOSED, do=note_closed),
+    Rule((CLOSED, TRIGGERED, TAKEN, STORED), m.CloseAcked, when=is_repeated),
+    Rule(TRIGGERED, m.GatewayOpened, when=is_current, to=TAKEN, do=open_gateway),
+    Rule((TAKEN, STORED), m.GatewayOpened, when=is_current),
+    Rule(TRIGGERED, m.PartStored, when=is_current, to=STORED, do=open_and_keep_part),
+    Rule(TAKEN, m.PartStored, when=is_current, to=STORED, do=keep_part),
+    Rule(STORED, m.PartStored, when=is_current),
+    Rule((CLOSE_SENT, CLOSED, TRIGGERED, TAKEN), m.Declined, when=is_current, do=decline),
+    Rule(STORED, m.Declined, when=is_current),
     # Messages that change nothing.
-    Rule(PARTICIPATING, PartStored, when=is_over, do=discard_late),
+    Rule(PARTICIPATING, m.PartStored, when=is_over, do=discard_late),
     Rule(PARTICIPATING, MESSAGES, when=is_over),
-    Rule((NOT_PARTICIPATING, FINISHED), PartStored, when=was_started, do=discard_late),
+    Rule((NOT_PARTICIPATING, FINISHED), m.PartStored, when=was_started, do=discard_late),
     Rule((NOT_PARTICIPATING, FINISHED), MESSAGES, when=was_started),
     # What else happens to it.
-    Rule(CLOSE_SENT, SubtaskReconnected, do=send_close_again),
-    Rule((TRIGGERED, TAKEN), SubtaskReconnected, do=send_trigger_again),
-    Rule(NOT_PARTICIPATING, SubtaskReconnected, when=missed_an_end, do=send_end_again),
-    Rule((CLOSED, STORED, NOT_PARTICIPATING, FINISHED), SubtaskReconnected),
-    Rule(TAKEN, SubtaskFinished, to=FINISHED, do=finish_without_part),
-    Rule((CLOSE_SENT, CLOSED, TRIGGERED, STORED), SubtaskFinished, to=FINISHED, do=go_on),
-    Rule((NOT_PARTICIPATING, FINISHED), SubtaskFinished, to=FINISHED),
-    Rule(CLOSED, DataReceived, do=receive_last),
-    Rule(OTHERS, DataReceived, do=note_received),
-    Rule(CLOSED, DataAcked, do=ack_last),
-    Rule(OTHERS, DataAcked, do=note_acked),
+    Rule(CLOSE_SENT, m.SubtaskReconnected, do=send_close_again),
+    Rule((TRIGGERED, TAKEN), m.SubtaskReconnected, do=send_trigger_again),
+    Rule(NOT_PARTICIPATING, m.SubtaskReconnected, when=missed_an_end, do=send_end_again),
+    Rule((CLOSED, STORED, NOT_PARTICIPATING, FINISHED), m.SubtaskReconnected),
+    Rule(TAKEN, m.SubtaskFinished, to=FINISHED, do=finish_without_part),
+    Rule((CLOSE_SENT, CLOSED, TRIGGERED, STORED), m.SubtaskFinished, to=FINISHED, do=go_on),
+    Rule((NOT_PARTICIPATING, FINISHED), m.SubtaskFinished, to=FINISHED),
+    Rule(CLOSED, m.DataReceived, do=receive_last),
+    Rule(OTHERS, m.DataReceived, do=note_received),
+    Rule(CLOSED, m.DataAcked, do=ack_last),
+    Rule(OTHERS, m.DataAcked, do=note_acked),
     # It is gone.
-    Rule(GONE, PartStored, when=was_started, do=reject_part),
+    Rule(GONE, m.PartStored, when=was_started, do=reject_part),
     Rule(GONE, MESSAGES, when=was_started, do=reject),
-    Rule(GONE, (SubtaskReconnected, SubtaskFinished, DataReceived, DataAcked), do=reject),
+    Rule(GONE, (m.SubtaskReconnected, m.SubtaskFinished, m.DataReceived, m.DataAcked), do=reject),
 )
 WAITING = (IDLE, *RUNNING, STORING, ENDING, ENDED)
 """All phases except SNAPPING, in which no other event may come."""
-RULES: Rules[RoundState, CheckpointsCommand] = Rules(
+RULES: Rules[RoundState, m.CheckpointsCommand] = Rules(
     "checkpoints",
     CheckpointPhase,
-    Rule(IDLE, TimePassed, when=is_due, to=CLOSING, do=start),
-    Rule(CLOSING, ParticipantsChanged, when=all_are_closed, to=CUTTING, do=go_on),
-    Rule(CUTTING, ParticipantsChanged, when=all_is_received, to=SNAPPING, do=take_cut),
-    Rule(SNAPPING, SnapshotTaken, when=is_whole, to=DRAINING, do=note_snapshot),
-    Rule(DRAINING, ParticipantsChanged, when=all_is_acked, to=COLLECTING, do=trigger),
-    Rule(COLLECTING, ParticipantsChanged, when=all_are_stored, to=STORING, do=store),
-    Rule((*RUNNING, STORING), ParticipantsChanged),
-    Rule(STORING, CheckpointStored, when=is_newest, to=IDLE, do=complete),
+    Rule(IDLE, m.TimePassed, when=is_due, to=CLOSING, do=start),
+    Rule(CLOSING, m.ParticipantsChanged, when=all_are_closed, to=CUTTING, do=go_on),
+    Rule(CUTTING, m.ParticipantsChanged, when=all_is_received, to=SNAPPING, do=take_cut),
+    Rule(SNAPPING, m.SnapshotTaken, when=is_whole, to=DRAINING, do=note_snapshot),
+    Rule(DRAINING, m.ParticipantsChanged, when=all_is_acked, to=COLLECTING, do=trigger),
+    Rule(COLLECTING, m.ParticipantsChanged, when=all_are_stored, to=STORING, do=store),
+    Rule((*RUNNING, STORING), m.ParticipantsChanged),
+    Rule(STORING, m.CheckpointStored, when=is_newest, to=IDLE, do=complete),
     # What aborts it.
-    Rule(DRAINING, TimePassed, when=is_overdue, to=IDLE, do=fail_silent),
+    Rule(DRAINING, m.TimePassed, when=is_overdue, to=IDLE, do=fail_silent),
     *(
-        Rule(phase, TimePassed, when=is_overdue, to=IDLE, do=time_out(phase))
+        Rule(phase, m.TimePassed, when=is_overdue, to=IDLE, do=time_out(phase))
         for phase in (CLOSING, CUTTING, COLLECTING)
     ),
-    Rule(WAITING, TimePassed),
-    Rule(RUNNING, ParticipantFailed, when=counts, to=IDLE, do=fail),
-    Rule(RUNNING, ParticipantFailed, to=IDLE, do=abort),
-    Rule(STORING, ParticipantFailed),  # its part is being stored with the others
-    Rule(SNAPPING, SnapshotFailed, when=is_newest, to=IDLE, do=fail),
-    Rule(STORING, StoreFailed, when=is_newest, to=IDLE, do=fail),
+    Rule(WAITING, m.TimePassed),
+    Rule(RUNNING, m.ParticipantFailed, when=counts, to=IDLE, do=fail),
+    Rule(RUNNING, m.ParticipantFailed, to=IDLE, do=abort),
+    Rule(STORING, m.ParticipantFailed),  # its part is being stored with the others
+    Rule(SNAPPING, m.SnapshotFailed, when=is_newest, to=IDLE, do=fail),
+    Rule(STORING, m.StoreFailed, when=is_newest, to=IDLE, do=fail),
     # Attempts.
-    Rule((IDLE, *RUNNING, STORING), SubtaskRegistered, when=is_new, do=register),
-    Rule(WAITING, SubtaskLost, when=is_alive, do=lose_attempt),
-    Rule(WAITING, SubtaskLost),
-    Rule(WAITING, LaunchEnded, do=end_launch),
-    Rule(WAITING, (SubtaskReconnected, SubtaskFinished, DataReceived, DataAcked, *MESSAGES, PartStored), do=to_attempt),
+    Rule((IDLE, *RUNNING, STORING), m.SubtaskRegistered, when=is_new, do=register),
+    Rule(WAITING, m.SubtaskLost, when=is_alive, do=lose_attempt),
+    Rule(WAITING, m.SubtaskLost),
+    Rule(WAITING, m.LaunchEnded, do=end_launch),
+    Rule(
+        WAITING,
+        (m.SubtaskReconnected, m.SubtaskFinished, m.DataReceived, m.DataAcked, *MESSAGES, m.PartStored),
+        do=to_attempt,
+    ),
     # The end of the round.
-    Rule(RUNNING, RoundEnded, to=ENDED, do=abort_at_end),
-    Rule((STORING, ENDING), RoundEnded, to=ENDING, do=leave_to_store),
-    Rule((IDLE, ENDED), RoundEnded, to=ENDED, do=note_superseded),
-    Rule(ENDING, CheckpointStored, when=is_superseded, to=ENDED, do=discard),
-    Rule(ENDING, CheckpointStored, when=is_newest, to=ENDED, do=complete_late),
-    Rule(ENDING, StoreFailed, when=is_newest, to=ENDED, do=discard),
+    Rule(RUNNING, m.RoundEnded, to=ENDED, do=abort_at_end),
+    Rule((STORING, ENDING), m.RoundEnded, to=ENDING, do=leave_to_store),
+    Rule((IDLE, ENDED), m.RoundEnded, to=ENDED, do=note_superseded),
+    Rule(ENDING, m.CheckpointStored, when=is_superseded, to=ENDED, do=discard),
+    Rule(ENDING, m.CheckpointStored, when=is_newest, to=ENDED, do=complete_late),
+    Rule(ENDING, m.StoreFailed, when=is_newest, to=ENDED, do=discard),
 )
 
 

@@ -24,27 +24,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from lakeward.machines.exchange.messages import (
-    AlignmentCommand,
-    AlignmentEvent,
-    BarrierAborted,
-    BarrierReceived,
-    BatchConsumed,
-    BatchReceived,
-    BlockChannel,
-    CancelCheckpoint,
-    ChannelsDrained,
-    ChannelsEnded,
-    ChannelsMoved,
-    CheckpointTriggered,
-    EndReceived,
-    InputComplete,
-    OvertakenReceived,
-    PersistBatches,
-    TakeWriterSnapshot,
-    TimeoutChecked,
-    UnblockChannel,
-)
+from lakeward.machines.exchange import messages as m
 from lakeward.machines.exchange.state import AlignmentPhase, InputChannels, RunningCheckpoint
 from lakeward.machines.machine import Rule, Rules
 
@@ -53,19 +33,19 @@ if TYPE_CHECKING:
 
 IDLE, ALIGNING = AlignmentPhase.IDLE, AlignmentPhase.ALIGNING
 COLLECTING, ENDED = AlignmentPhase.COLLECTING, AlignmentPhase.ENDED
-Commands = tuple[AlignmentCommand, ...]
-Mark = BarrierReceived | OvertakenReceived | CheckpointTriggered
+Commands = tuple[m.AlignmentCommand, ...]
+Mark = m.BarrierReceived | m.OvertakenReceived | m.CheckpointTriggered
 
 # --- what comes in a channel ----------------------------------------------------------------------------------------
 
 
-def is_next(inputs: InputChannels, event: BatchReceived) -> bool:
+def is_next(inputs: InputChannels, event: m.BatchReceived) -> bool:
     """The batch is the next one of its channel, which has not ended."""
     channel = inputs.channels.get(event.channel)
     return channel is not None and event.sequence == channel.received and event.sequence != channel.end
 
 
-def is_next_of_checkpoint(inputs: InputChannels, event: BatchReceived) -> bool:
+def is_next_of_checkpoint(inputs: InputChannels, event: m.BatchReceived) -> bool:
     """It lies before the barrier, and its producer does not keep it."""
     if not is_next(inputs, event):
         return False
@@ -73,13 +53,13 @@ def is_next_of_checkpoint(inputs: InputChannels, event: BatchReceived) -> bool:
     return share is None or event.sequence < share
 
 
-def may_be_taken(inputs: InputChannels, event: BatchConsumed) -> bool:
+def may_be_taken(inputs: InputChannels, event: m.BatchConsumed) -> bool:
     """It is the oldest batch of a channel that is not stopped."""
     channel = inputs.channels.get(event.channel)
     return channel is not None and event.sequence == channel.consumed and inputs.may_consume(event.channel)
 
 
-def ends_channel(inputs: InputChannels, event: EndReceived) -> bool:
+def ends_channel(inputs: InputChannels, event: m.EndReceived) -> bool:
     """It is the first end of its channel, behind all that came."""
     channel = inputs.channels.get(event.channel)
     return (
@@ -87,29 +67,29 @@ def ends_channel(inputs: InputChannels, event: EndReceived) -> bool:
     )
 
 
-def receive(inputs: InputChannels, event: BatchReceived) -> Commands:
+def receive(inputs: InputChannels, event: m.BatchReceived) -> Commands:
     """Count it."""
     channel = inputs.channels[event.channel]
     inputs.channels[event.channel] = channel._replace(received=channel.received + 1)
     return ()
 
 
-def keep(inputs: InputChannels, event: BatchReceived) -> Commands:
+def keep(inputs: InputChannels, event: m.BatchReceived) -> Commands:
     """Count it, and keep it for the checkpoint."""
     channel = inputs.channels[event.channel]
     end = channel.received + 1
     inputs.channels[event.channel] = channel._replace(received=end, kept=end)
-    return (PersistBatches(_running(inputs).number, event.channel, event.sequence, end),)
+    return (m.PersistBatches(_running(inputs).number, event.channel, event.sequence, end),)
 
 
-def consume(inputs: InputChannels, event: BatchConsumed) -> Commands:
+def consume(inputs: InputChannels, event: m.BatchConsumed) -> Commands:
     """Count it."""
     channel = inputs.channels[event.channel]
     inputs.channels[event.channel] = channel._replace(consumed=channel.consumed + 1)
     return ()
 
 
-def note_end(inputs: InputChannels, event: EndReceived) -> Commands:
+def note_end(inputs: InputChannels, event: m.EndReceived) -> Commands:
     """Expect nothing more."""
     inputs.channels[event.channel] = inputs.channels[event.channel]._replace(end=event.first_after)
     return ()
@@ -134,17 +114,17 @@ def is_of_running(inputs: InputChannels, event: Mark) -> bool:
 
 
 def _has_channel(inputs: InputChannels, event: Mark) -> bool:
-    return isinstance(event, CheckpointTriggered) or event.channel in inputs.channels
+    return isinstance(event, m.CheckpointTriggered) or event.channel in inputs.channels
 
 
 def _fits(inputs: InputChannels, event: Mark) -> bool:
     """Return whether a mark lies within its channel, at the place that it was said to have."""
-    if isinstance(event, CheckpointTriggered):
+    if isinstance(event, m.CheckpointTriggered):
         return True
     if event.channel not in inputs.channels:
         return False
     channel, current = inputs.channels[event.channel], event.checkpoint == inputs.checkpoint
-    if isinstance(event, BarrierReceived):
+    if isinstance(event, m.BarrierReceived):
         place, marked, border = event.first_after, channel.barrier, channel.end
     else:
         place, marked, border = event.first, channel.overtaken, channel.border if current else channel.end
@@ -165,14 +145,14 @@ def supersede(inputs: InputChannels, event: Mark) -> Commands:
 def note(inputs: InputChannels, event: Mark) -> Commands:
     """Note what it says."""
     running, since = _running(inputs), event.now
-    if isinstance(event, CheckpointTriggered):
+    if isinstance(event, m.CheckpointTriggered):
         since -= event.age_s
         running = running._replace(
             close_files=running.close_files if running.triggered else event.close_files,
             at_once=running.at_once or event.at_once,
             triggered=True,
         )
-    elif isinstance(event, BarrierReceived):
+    elif isinstance(event, m.BarrierReceived):
         since -= event.age_s
         inputs.channels[event.channel] = inputs.channels[event.channel]._replace(barrier=event.first_after)
         running = _checked(inputs, running, event.channel, event.first_after)
@@ -194,30 +174,30 @@ def _checked(inputs: InputChannels, running: RunningCheckpoint, channel: int, bo
 # --- the end of a checkpoint ----------------------------------------------------------------------------------------
 
 
-def ends_running(inputs: InputChannels, event: BarrierAborted) -> bool:
+def ends_running(inputs: InputChannels, event: m.BarrierAborted) -> bool:
     """The running checkpoint, or a newer one, will not be."""
     return _running(inputs).number <= event.checkpoint
 
 
-def note_aborted(inputs: InputChannels, event: BarrierAborted) -> Commands:
+def note_aborted(inputs: InputChannels, event: m.BarrierAborted) -> Commands:
     """Never start it."""
     inputs.latest = max(inputs.latest, event.checkpoint)
     return ()
 
 
-def abort(inputs: InputChannels, event: BarrierAborted) -> Commands:
+def abort(inputs: InputChannels, event: m.BarrierAborted) -> Commands:
     """Drop what was collected."""
     note_aborted(inputs, event)
     return _end(inputs, "aborted")
 
 
-def has_trouble(inputs: InputChannels, _: ChannelsMoved) -> bool:
+def has_trouble(inputs: InputChannels, _: m.ChannelsMoved) -> bool:
     """No right cut can be made, or a peer does not align what has to be aligned."""
     running = _running(inputs)
     return bool(running.trouble) or (running.overtaken and not inputs.may_switch)
 
 
-def decline(inputs: InputChannels, _: ChannelsMoved) -> Commands:
+def decline(inputs: InputChannels, _: m.ChannelsMoved) -> Commands:
     """Drop what was collected, and tell the coordinator."""
     running = _running(inputs)
     alone = running.overtaken and not inputs.may_switch
@@ -225,18 +205,18 @@ def decline(inputs: InputChannels, _: ChannelsMoved) -> Commands:
     return _end(inputs, reason, decline=True)
 
 
-def is_aligned(inputs: InputChannels, _: ChannelsMoved) -> bool:
+def is_aligned(inputs: InputChannels, _: m.ChannelsMoved) -> bool:
     """The subtask was triggered, and each channel is consumed up to its barrier, or ended."""
     return _running(inputs).triggered and all(channel.aligned for channel in inputs.channels.values())
 
 
-def take_aligned(inputs: InputChannels, _: ChannelsMoved) -> Commands:
+def take_aligned(inputs: InputChannels, _: m.ChannelsMoved) -> Commands:
     """Cut at the barriers."""
     number = _forget(inputs)
-    return (TakeWriterSnapshot(number, unaligned=False), InputComplete(number))
+    return (m.TakeWriterSnapshot(number, unaligned=False), m.InputComplete(number))
 
 
-def is_overdue(inputs: InputChannels, event: ChannelsMoved) -> bool:
+def is_overdue(inputs: InputChannels, event: m.ChannelsMoved) -> bool:
     """The subtask was triggered, and the time for the alignment is over, or a peer says that it is."""
     running = _running(inputs)
     if not running.triggered or not inputs.may_switch:
@@ -246,37 +226,37 @@ def is_overdue(inputs: InputChannels, event: ChannelsMoved) -> bool:
     return event.now is not None and running.since is not None and event.now >= running.since + inputs.timeout_s
 
 
-def switch(inputs: InputChannels, _: ChannelsMoved) -> Commands:
+def switch(inputs: InputChannels, _: m.ChannelsMoved) -> Commands:
     """Cut at what is consumed, and keep what was received and lies before each barrier."""
     number = _running(inputs).number
-    kept: list[AlignmentCommand] = []
+    kept: list[m.AlignmentCommand] = []
     for at, channel in inputs.channels.items():
         end = channel.received if channel.share is None else min(channel.received, channel.share)
         if channel.consumed < end:
-            kept.append(PersistBatches(number, at, channel.consumed, end))
+            kept.append(m.PersistBatches(number, at, channel.consumed, end))
         inputs.channels[at] = channel._replace(kept=max(channel.consumed, end))
-    return (TakeWriterSnapshot(number, unaligned=True), *kept)
+    return (m.TakeWriterSnapshot(number, unaligned=True), *kept)
 
 
-def is_collected(inputs: InputChannels, _: ChannelsMoved) -> bool:
+def is_collected(inputs: InputChannels, _: m.ChannelsMoved) -> bool:
     """All that lies before each barrier has arrived, or its producer keeps it."""
     return all(channel.collected for channel in inputs.channels.values())
 
 
-def complete(inputs: InputChannels, _: ChannelsMoved) -> Commands:
+def complete(inputs: InputChannels, _: m.ChannelsMoved) -> Commands:
     """Wait for nothing more."""
-    return (InputComplete(_forget(inputs)),)
+    return (m.InputComplete(_forget(inputs)),)
 
 
-def have_ended(inputs: InputChannels, _: ChannelsMoved) -> bool:
+def have_ended(inputs: InputChannels, _: m.ChannelsMoved) -> bool:
     """Every channel has ended and all of it was consumed."""
     return inputs.ended
 
 
-def tell_ended(inputs: InputChannels, _: ChannelsDrained) -> Commands:
+def tell_ended(inputs: InputChannels, _: m.ChannelsDrained) -> Commands:
     """Say so, once."""
     inputs.ended = True
-    return (ChannelsEnded(),)
+    return (m.ChannelsEnded(),)
 
 
 def _running(inputs: InputChannels) -> RunningCheckpoint:
@@ -285,7 +265,7 @@ def _running(inputs: InputChannels) -> RunningCheckpoint:
 
 
 def _end(inputs: InputChannels, reason: str, *, decline: bool = False) -> Commands:
-    return (CancelCheckpoint(_forget(inputs), reason, decline),)
+    return (m.CancelCheckpoint(_forget(inputs), reason, decline),)
 
 
 def _forget(inputs: InputChannels) -> int:
@@ -299,30 +279,30 @@ def _forget(inputs: InputChannels) -> int:
 
 QUIET, BUSY, ANY = (IDLE, ENDED), (ALIGNING, COLLECTING), (IDLE, ALIGNING, COLLECTING, ENDED)
 FLOWING = (IDLE, ALIGNING, COLLECTING)
-MARKS = (BarrierReceived, OvertakenReceived, CheckpointTriggered)
-ALIGNMENT: Rules[InputChannels, AlignmentCommand] = Rules(
+MARKS = (m.BarrierReceived, m.OvertakenReceived, m.CheckpointTriggered)
+ALIGNMENT: Rules[InputChannels, m.AlignmentCommand] = Rules(
     "alignment",
     AlignmentPhase,
-    Rule(COLLECTING, BatchReceived, when=is_next_of_checkpoint, do=keep),
-    Rule(FLOWING, BatchReceived, when=is_next, do=receive),
-    Rule(FLOWING, BatchConsumed, when=may_be_taken, do=consume),
-    Rule(FLOWING, EndReceived, when=ends_channel, do=note_end),
+    Rule(COLLECTING, m.BatchReceived, when=is_next_of_checkpoint, do=keep),
+    Rule(FLOWING, m.BatchReceived, when=is_next, do=receive),
+    Rule(FLOWING, m.BatchConsumed, when=may_be_taken, do=consume),
+    Rule(FLOWING, m.EndReceived, when=ends_channel, do=note_end),
     Rule(QUIET, MARKS, when=is_of_newer, to=ALIGNING, do=start),
     Rule(BUSY, MARKS, when=is_of_newer, to=ALIGNING, do=supersede),
     Rule(BUSY, MARKS, when=is_of_running, do=note),
     Rule(ANY, MARKS, when=is_late),
-    Rule(BUSY, BarrierAborted, when=ends_running, to=IDLE, do=abort),
-    Rule(ANY, BarrierAborted, do=note_aborted),
-    Rule(ANY, TimeoutChecked),
+    Rule(BUSY, m.BarrierAborted, when=ends_running, to=IDLE, do=abort),
+    Rule(ANY, m.BarrierAborted, do=note_aborted),
+    Rule(ANY, m.TimeoutChecked),
     # What follows from that:
-    Rule(BUSY, ChannelsMoved, when=has_trouble, to=IDLE, do=decline),
-    Rule(ALIGNING, ChannelsMoved, when=is_aligned, to=IDLE, do=take_aligned),
-    Rule(ALIGNING, ChannelsMoved, when=is_overdue, to=COLLECTING, do=switch),
-    Rule(COLLECTING, ChannelsMoved, when=is_collected, to=IDLE, do=complete),
-    Rule(IDLE, ChannelsMoved, when=have_ended, to=ENDED),
-    Rule(ANY, ChannelsMoved),
-    Rule(IDLE, ChannelsDrained, to=ENDED, do=tell_ended),
-    Rule(ALIGNING, ChannelsDrained, do=tell_ended),
+    Rule(BUSY, m.ChannelsMoved, when=has_trouble, to=IDLE, do=decline),
+    Rule(ALIGNING, m.ChannelsMoved, when=is_aligned, to=IDLE, do=take_aligned),
+    Rule(ALIGNING, m.ChannelsMoved, when=is_overdue, to=COLLECTING, do=switch),
+    Rule(COLLECTING, m.ChannelsMoved, when=is_collected, to=IDLE, do=complete),
+    Rule(IDLE, m.ChannelsMoved, when=have_ended, to=ENDED),
+    Rule(ANY, m.ChannelsMoved),
+    Rule(IDLE, m.ChannelsDrained, to=ENDED, do=tell_ended),
+    Rule(ALIGNING, m.ChannelsDrained, do=tell_ended),
 )
 
 
@@ -331,22 +311,22 @@ class BarrierAlignment(InputChannels):
 
     rules = ALIGNMENT
 
-    def take(self, event: AlignmentEvent) -> Commands:
+    def take(self, event: m.AlignmentEvent) -> Commands:
         """Execute the rule of an event, and all that follows from it."""
         before = self.phase
         commands = super().take(event)
         if before in BUSY or self.phase in BUSY:
             commands += self.progress(event)
             commands += self.block(event, before)
-        if not self.ended and isinstance(event, BatchConsumed | EndReceived):
+        if not self.ended and isinstance(event, m.BatchConsumed | m.EndReceived):
             drained = self.channels[event.channel].drained and all(one.drained for one in self.channels.values())
-            commands += self.follow(ChannelsDrained()) if drained else ()
+            commands += self.follow(m.ChannelsDrained()) if drained else ()
         return commands
 
-    def progress(self, event: AlignmentEvent) -> Commands:
+    def progress(self, event: m.AlignmentEvent) -> Commands:
         """Take the running checkpoint as far as it gets."""
-        now = event.now if isinstance(event, BarrierReceived | CheckpointTriggered | TimeoutChecked) else None
-        moved = ChannelsMoved(now)
+        now = event.now if isinstance(event, m.BarrierReceived | m.CheckpointTriggered | m.TimeoutChecked) else None
+        moved = m.ChannelsMoved(now)
         commands: Commands = ()
         phase = None
         while phase is not self.phase:
@@ -354,19 +334,19 @@ class BarrierAlignment(InputChannels):
             commands += self.follow(moved)
         return commands
 
-    def block(self, event: AlignmentEvent, before: AlignmentPhase) -> Commands:
+    def block(self, event: m.AlignmentEvent, before: AlignmentPhase) -> Commands:
         """Stop channels that have come to their barrier, and let those go on whose checkpoint has ended."""
         if self.phase is not ALIGNING and before is not ALIGNING:
             return ()
         concerned: Iterable[int] = self.channels
-        if isinstance(event, BatchReceived | BatchConsumed) and self.phase is before:
+        if isinstance(event, m.BatchReceived | m.BatchConsumed) and self.phase is before:
             concerned = (event.channel,)
-        commands: list[AlignmentCommand] = []
+        commands: list[m.AlignmentCommand] = []
         for at in concerned:
             channel = self.channels[at]
             limit = channel.barrier if channel.overtaken is None else channel.overtaken
             blocked = self.phase is ALIGNING and limit is not None and channel.consumed >= limit
             if blocked is not channel.blocked:
                 self.channels[at] = channel._replace(blocked=blocked)
-                commands.append(BlockChannel(at) if blocked else UnblockChannel(at))
+                commands.append(m.BlockChannel(at) if blocked else m.UnblockChannel(at))
         return tuple(commands)

@@ -13,18 +13,21 @@ from lakeward.model.exchange import ChannelMark
 # --- events of an alignment: what a consumer's channels, its coordinator and the clock report -----------------------
 
 
-class BatchReceived(Struct, frozen=True, kw_only=True):
+class _OfBatch(Struct, frozen=True, kw_only=True):
+    channel: int
+    sequence: int
+
+
+class _OfCheckpoint(Struct, frozen=True):
+    checkpoint: int
+
+
+class BatchReceived(_OfBatch, frozen=True):
     """The next batch of a channel has arrived."""
 
-    channel: int
-    sequence: int
 
-
-class BatchConsumed(Struct, frozen=True, kw_only=True):
+class BatchConsumed(_OfBatch, frozen=True):
     """The writer takes the oldest batch of a channel that it has not taken yet; only where `may_consume` allows it."""
-
-    channel: int
-    sequence: int
 
 
 class BarrierReceived(Struct, frozen=True, kw_only=True):
@@ -68,13 +71,11 @@ class CheckpointTriggered(Struct, frozen=True, kw_only=True):
     """It does not wait to be aligned: channels stand still until restored rows are written."""
 
 
-class BarrierAborted(Struct, frozen=True):
+class BarrierAborted(_OfCheckpoint, frozen=True):
     """A checkpoint will not be: the coordinator, a peer or the store says so. Allowed for any number, also twice.
 
     The producers' queues take it as well.
     """
-
-    checkpoint: int
 
 
 class TimeoutChecked(Struct, frozen=True, kw_only=True):
@@ -120,39 +121,34 @@ class UnblockChannel(Struct, frozen=True):
     channel: int
 
 
-class TakeWriterSnapshot(Struct, frozen=True):
+class TakeWriterSnapshot(_OfCheckpoint, frozen=True):
     """Take the writer's state as it is now: this much of each channel is in it, and no more.
 
     `unaligned`: what `PersistBatches` names is to be kept with it, and the subtask's own outputs let their barriers
     overtake what they still hold.
     """
 
-    checkpoint: int
     unaligned: bool
 
 
-class PersistBatches(Struct, frozen=True):
+class PersistBatches(_OfCheckpoint, frozen=True):
     """Keep a channel's batches from `first` up to `end` for the checkpoint. They were received and not consumed."""
 
-    checkpoint: int
     channel: int
     first: int
     end: int
 
 
-class InputComplete(Struct, frozen=True):
+class InputComplete(_OfCheckpoint, frozen=True):
     """The consumer's share of the checkpoint is whole: nothing follows for it."""
 
-    checkpoint: int
 
-
-class CancelCheckpoint(Struct, frozen=True):
+class CancelCheckpoint(_OfCheckpoint, frozen=True):
     """Drop what was collected for the checkpoint.
 
     `decline`: the coordinator does not know yet, and is to be told the reason.
     """
 
-    checkpoint: int
     reason: str
     decline: bool
 
@@ -186,17 +182,14 @@ class BatchesWritten(Struct, frozen=True):
     end: int
 
 
-class BarrierRequested(Struct, frozen=True):
+class BarrierRequested(_OfCheckpoint, frozen=True):
     """The subtask was triggered `age_s` seconds ago: everything that was put in so far is before the barrier."""
 
-    checkpoint: int
     age_s: float = 0.0
 
 
-class OvertakeRequested(Struct, frozen=True):
+class OvertakeRequested(_OfCheckpoint, frozen=True):
     """The checkpoint is not aligned any more: its barrier overtakes what waits here."""
-
-    checkpoint: int
 
 
 class EndRequested(Struct, frozen=True):
@@ -221,10 +214,9 @@ class SendMark(Struct, frozen=True):
     mark: ChannelMark
 
 
-class KeepBatches(Struct, frozen=True):
+class KeepBatches(_OfCheckpoint, frozen=True):
     """Keep the waiting batches from `first` up to `end` for the checkpoint; they are sent as well."""
 
-    checkpoint: int
     first: int
     end: int
 

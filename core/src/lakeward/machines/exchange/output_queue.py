@@ -12,54 +12,43 @@
 
 from __future__ import annotations
 
-from lakeward.machines.exchange.messages import (
-    BarrierAborted,
-    BarrierRequested,
-    BatchesWritten,
-    BatchQueued,
-    EndRequested,
-    KeepBatches,
-    OutputCommand,
-    OvertakeRequested,
-    SendBatches,
-    SendMark,
-)
+from lakeward.machines.exchange import messages as m
 from lakeward.machines.exchange.state import OutputChannel, OutputPhase
 from lakeward.machines.machine import Rule, Rules
 from lakeward.model.exchange import Barrier, EndOfChannel, Overtaken
 
 OPEN, ENDING, WRITTEN = OutputPhase.OPEN, OutputPhase.ENDING, OutputPhase.WRITTEN
-Commands = tuple[OutputCommand, ...]
+Commands = tuple[m.OutputCommand, ...]
 
 # --- conditions -----------------------------------------------------------------------------------------------------
 
 
-def were_sent(output: OutputChannel, event: BatchesWritten) -> bool:
+def were_sent(output: OutputChannel, event: m.BatchesWritten) -> bool:
     """Nothing is written that was not sent."""
     return event.end <= output.sent
 
 
-def were_the_last(output: OutputChannel, event: BatchesWritten) -> bool:
+def were_the_last(output: OutputChannel, event: m.BatchesWritten) -> bool:
     """Nothing waits, and all is written."""
     return were_sent(output, event) and max(event.end, output.written) == output.queued
 
 
-def all_is_written(output: OutputChannel, _: EndRequested) -> bool:
+def all_is_written(output: OutputChannel, _: m.EndRequested) -> bool:
     """Nothing waits or is under way."""
     return output.written == output.queued
 
 
-def is_newer(output: OutputChannel, event: BarrierRequested) -> bool:
+def is_newer(output: OutputChannel, event: m.BarrierRequested) -> bool:
     """The checkpoint is newer than all barriers that were sent, and than what was aborted."""
     return event.checkpoint > output.latest
 
 
-def is_current(output: OutputChannel, event: OvertakeRequested) -> bool:
+def is_current(output: OutputChannel, event: m.OvertakeRequested) -> bool:
     """Its barrier is the newest that was sent, and has not overtaken."""
     return output.barrier is not None and output.barrier.checkpoint == event.checkpoint
 
 
-def has_ended(output: OutputChannel, event: OvertakeRequested) -> bool:
+def has_ended(output: OutputChannel, event: m.OvertakeRequested) -> bool:
     """It is older, was aborted, or has overtaken."""
     return event.checkpoint <= output.latest
 
@@ -67,7 +56,7 @@ def has_ended(output: OutputChannel, event: OvertakeRequested) -> bool:
 # --- what is done ---------------------------------------------------------------------------------------------------
 
 
-def put_in(output: OutputChannel, event: BatchQueued) -> Commands:
+def put_in(output: OutputChannel, event: m.BatchQueued) -> Commands:
     """Let the batch wait for credit."""
     output.sizes[output.queued] = event.size_bytes
     output.queued += 1
@@ -75,7 +64,7 @@ def put_in(output: OutputChannel, event: BatchQueued) -> Commands:
     return send(output)
 
 
-def take_credit(output: OutputChannel, event: BatchesWritten) -> Commands:
+def take_credit(output: OutputChannel, event: m.BatchesWritten) -> Commands:
     """Send more."""
     output.granted = True
     while output.written < event.end:
@@ -92,31 +81,31 @@ def send(output: OutputChannel) -> Commands:
         output.under_way_bytes += size_bytes
         output.waiting_bytes -= size_bytes
         output.sent += 1
-    return (SendBatches(first, output.sent),) if first < output.sent else ()
+    return (m.SendBatches(first, output.sent),) if first < output.sent else ()
 
 
-def send_barrier(output: OutputChannel, event: BarrierRequested) -> Commands:
+def send_barrier(output: OutputChannel, event: m.BarrierRequested) -> Commands:
     """Send the barrier, past the batches that wait."""
     output.latest = event.checkpoint
     output.barrier = Barrier(event.checkpoint, output.queued, event.age_s)
-    return (SendMark(output.barrier),)
+    return (m.SendMark(output.barrier),)
 
 
-def overtake(output: OutputChannel, event: OvertakeRequested) -> Commands:
+def overtake(output: OutputChannel, event: m.OvertakeRequested) -> Commands:
     """Keep what waits before the barrier, and say so."""
     barrier, output.barrier = output.barrier, None
     first_after = 0 if barrier is None else barrier.first_after
     first = min(output.sent, first_after)
-    kept = (KeepBatches(event.checkpoint, first, first_after),) if first < first_after else ()
-    return (*kept, SendMark(Overtaken(event.checkpoint, first)))
+    kept = (m.KeepBatches(event.checkpoint, first, first_after),) if first < first_after else ()
+    return (*kept, m.SendMark(Overtaken(event.checkpoint, first)))
 
 
-def send_end(output: OutputChannel, _: EndRequested) -> Commands:
+def send_end(output: OutputChannel, _: m.EndRequested) -> Commands:
     """Say how many batches there were."""
-    return (SendMark(EndOfChannel(output.queued)),)
+    return (m.SendMark(EndOfChannel(output.queued)),)
 
 
-def forget_barrier(output: OutputChannel, event: BarrierAborted) -> Commands:
+def forget_barrier(output: OutputChannel, event: m.BarrierAborted) -> Commands:
     """Let it overtake no more."""
     output.latest = max(output.latest, event.checkpoint)
     if output.barrier is not None and output.barrier.checkpoint <= event.checkpoint:
@@ -125,19 +114,19 @@ def forget_barrier(output: OutputChannel, event: BarrierAborted) -> Commands:
 
 
 ANY = (OPEN, ENDING, WRITTEN)
-OUTPUT: Rules[OutputChannel, OutputCommand] = Rules(
+OUTPUT: Rules[OutputChannel, m.OutputCommand] = Rules(
     "output",
     OutputPhase,
-    Rule(OPEN, BatchQueued, do=put_in),
-    Rule(ENDING, BatchesWritten, when=were_the_last, to=WRITTEN, do=take_credit),
-    Rule(ANY, BatchesWritten, when=were_sent, do=take_credit),
-    Rule(OPEN, EndRequested, when=all_is_written, to=WRITTEN, do=send_end),
-    Rule(OPEN, EndRequested, to=ENDING, do=send_end),
-    Rule(ANY, BarrierRequested, when=is_newer, do=send_barrier),
-    Rule(ANY, BarrierRequested),
-    Rule(ANY, OvertakeRequested, when=is_current, do=overtake),
-    Rule(ANY, OvertakeRequested, when=has_ended),
-    Rule(ANY, BarrierAborted, do=forget_barrier),
+    Rule(OPEN, m.BatchQueued, do=put_in),
+    Rule(ENDING, m.BatchesWritten, when=were_the_last, to=WRITTEN, do=take_credit),
+    Rule(ANY, m.BatchesWritten, when=were_sent, do=take_credit),
+    Rule(OPEN, m.EndRequested, when=all_is_written, to=WRITTEN, do=send_end),
+    Rule(OPEN, m.EndRequested, to=ENDING, do=send_end),
+    Rule(ANY, m.BarrierRequested, when=is_newer, do=send_barrier),
+    Rule(ANY, m.BarrierRequested),
+    Rule(ANY, m.OvertakeRequested, when=is_current, do=overtake),
+    Rule(ANY, m.OvertakeRequested, when=has_ended),
+    Rule(ANY, m.BarrierAborted, do=forget_barrier),
 )
 
 

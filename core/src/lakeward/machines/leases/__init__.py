@@ -2,69 +2,11 @@
 
 from __future__ import annotations
 
-from lakeward.machines.leases.messages import (
-    AbandonLease,
-    Acquired,
-    CallAcquire,
-    CallDrop,
-    CallFailed,
-    CallOutcomeUnknown,
-    CallRelease,
-    CallVerify,
-    CheckpointsRead,
-    CoordinatorChanged,
-    Done,
-    LeasesCommand,
-    LeasesEvent,
-    LeaseStop,
-    LeaseStopped,
-    LeaseTick,
-    NotProtected,
-    Persist,
-    Protect,
-    Protected,
-    ProtectionLost,
-    Restored,
-    Retain,
-    StartGeneration,
-    Unprotect,
-    Verified,
-)
-from lakeward.machines.leases.rules import BUCKET_RULES, RULES, Leases
-from lakeward.machines.leases.state import CallKind, CallState, HeldLeases, LeasesPolicy
-
-__all__ = [
-    "BUCKET_RULES",
-    "RULES",
-    "AbandonLease",
-    "Acquired",
-    "CallAcquire",
-    "CallDrop",
-    "CallFailed",
-    "CallKind",
-    "CallOutcomeUnknown",
-    "CallRelease",
-    "CallState",
-    "CallVerify",
-    "CheckpointsRead",
-    "CoordinatorChanged",
-    "Done",
-    "HeldLeases",
-    "LeaseStop",
-    "LeaseStopped",
-    "LeaseTick",
-    "Leases",
-    "LeasesCommand",
-    "LeasesEvent",
-    "LeasesPolicy",
-    "NotProtected",
-    "Persist",
-    "Protect",
-    "Protected",
-    "ProtectionLost",
-    "Restored",
-    "Retain",
-    "StartGeneration",
-    "Unprotect",
-    "Verified",
-]
+from lakeward.machines.leases.messages import *  # noqa: F403 - its words: the events and commands
+from lakeward.machines.leases.rules import BUCKET_RULES as BUCKET_RULES
+from lakeward.machines.leases.rules import RULES as RULES
+from lakeward.machines.leases.rules import Leases as Leases
+from lakeward.machines.leases.state import CallKind as CallKind
+from lakeward.machines.leases.state import CallState as CallState
+from lakeward.machines.leases.state import HeldLeases as HeldLeases
+from lakeward.machines.leases.state import LeasesPolicy as LeasesPolicy

@@ -12,31 +12,36 @@ from lakeward.model.tables import KvSnapshot, TableBucket
 # --- events -----------------------------------------------------------------------------------------------------
 
 
-class Restored(Struct, frozen=True, kw_only=True):
+class _AtTime(Struct, frozen=True, kw_only=True):
+    now: float
+
+
+class _Answer(_AtTime, frozen=True, kw_only=True):
+    call: int
+
+
+class Restored(_AtTime, frozen=True, kw_only=True):
     """At start, before any `Protect`: continue an earlier start's lease under a new generation."""
 
-    now: float
     lease: RestoredLease
     snapshots: tuple[KvSnapshot, ...]
     """The same buckets as `lease.held`, with log offsets (0 where unknown), for verification."""
 
 
-class Protect(Struct, frozen=True, kw_only=True):
+class Protect(_AtTime, frozen=True, kw_only=True):
     """A round requests its snapshots. If another snapshot of a bucket is held, the new one replaces it."""
 
-    now: float
     table_id: int
     snapshots: tuple[KvSnapshot, ...]
 
 
-class Unprotect(Struct, frozen=True, kw_only=True):
+class Unprotect(_AtTime, frozen=True, kw_only=True):
     """No round needs these any more. Snapshots that a checkpoint needs stay held; unknown buckets are no error."""
 
-    now: float
     buckets: frozenset[TableBucket]
 
 
-class Retain(Struct, frozen=True, kw_only=True):
+class Retain(_AtTime, frozen=True, kw_only=True):
     """The checkpoint that the table's next round would resume from still has to read exactly these snapshots.
 
     Each `Retain` replaces the table's previous one; empty means that no checkpoint needs a snapshot. The snapshots are
@@ -44,13 +49,8 @@ class Retain(Struct, frozen=True, kw_only=True):
     bucket, the round's snapshot stays.
     """
 
-    now: float
     table_id: int
     snapshots: tuple[KvSnapshot, ...]
-
-
-class _AtTime(Struct, frozen=True, kw_only=True):
-    now: float
 
 
 class CheckpointsRead(_AtTime, frozen=True):
@@ -60,49 +60,37 @@ class CheckpointsRead(_AtTime, frozen=True):
     """
 
 
-class AbandonLease(Struct, frozen=True, kw_only=True):
+class AbandonLease(_AtTime, frozen=True, kw_only=True):
     """The failover hook answered RELEASE: neither a round nor a checkpoint will read these again."""
 
-    now: float
     buckets: frozenset[TableBucket]
 
 
-class Acquired(Struct, frozen=True, kw_only=True):
+class Acquired(_Answer, frozen=True, kw_only=True):
     """The hook `acquire` answered."""
 
-    now: float
-    call: int
     protection: Protection
 
 
-class Verified(Struct, frozen=True, kw_only=True):
+class Verified(_Answer, frozen=True, kw_only=True):
     """The verification answered."""
 
-    now: float
-    call: int
     missing: frozenset[KvSnapshot]
 
 
-class Done(Struct, frozen=True, kw_only=True):
+class Done(_Answer, frozen=True):
     """The hook `release` or `drop` returned."""
 
-    now: float
-    call: int
 
-
-class CallFailed(Struct, frozen=True, kw_only=True):
+class CallFailed(_Answer, frozen=True, kw_only=True):
     """A call raised: it had no effect."""
 
-    now: float
-    call: int
     reason: str
 
 
-class CallOutcomeUnknown(Struct, frozen=True, kw_only=True):
+class CallOutcomeUnknown(_Answer, frozen=True, kw_only=True):
     """A call timed out or its outcome is unknown: it may still take effect at any time."""
 
-    now: float
-    call: int
     reason: str
 
 
@@ -118,20 +106,18 @@ class LeaseTick(_AtTime, frozen=True):
     """Time passed."""
 
 
-class LeaseStop(Struct, frozen=True, kw_only=True):
+class LeaseStop(_AtTime, frozen=True, kw_only=True):
     """The service ends. `final` drops the lease; otherwise the id is kept and only unneeded snapshots are released.
 
     Snapshots that a checkpoint needs stay held for the next start.
     """
 
-    now: float
     final: bool
 
 
-class SnapshotsAcquired(Struct, frozen=True, kw_only=True):
+class SnapshotsAcquired(_AtTime, frozen=True, kw_only=True):
     """Follows from `Acquired`: these are still wanted."""
 
-    now: float
     tables: tuple[int, ...]
     snapshots: tuple[KvSnapshot, ...]
 

@@ -6,17 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from lakeward.machines.leases.messages import (
-    CallAcquire,
-    CallDrop,
-    CallDue,
-    CallRelease,
-    CallVerify,
-    LeasesCommand,
-    Protected,
-    ProtectionLost,
-    SnapshotsAcquired,
-)
+from lakeward.machines.leases import messages as m
 from lakeward.machines.leases.state import NEVER, BucketLease, Call, CallKind, LeaseState, LeaseStatus, TableLease
 
 if TYPE_CHECKING:
@@ -24,39 +14,39 @@ if TYPE_CHECKING:
 
     from lakeward.model.tables import KvSnapshot, TableBucket
 
-Commands = tuple[LeasesCommand, ...]
+Commands = tuple[m.LeasesCommand, ...]
 _DROPS_AT_ONCE = 8
 """Most drops at a time: after a long outage there may be many old ids, and the server must not be flooded."""
 
 # --- conditions -----------------------------------------------------------------------------------------------------
 
 
-def renewal_is_due(leases: LeaseState, event: CallDue) -> bool:
+def renewal_is_due(leases: LeaseState, event: m.CallDue) -> bool:
     """The whole list has to be renewed; it is not empty."""
     return leases.renew_at is not None and leases.renew_at <= event.now
 
 
-def verification_is_due(leases: LeaseState, event: CallDue) -> bool:
+def verification_is_due(leases: LeaseState, event: m.CallDue) -> bool:
     """A table has snapshots that were acquired and not verified."""
     return _first(leases, event, LeaseStatus.ACQUIRED) is not None
 
 
-def acquire_is_due(leases: LeaseState, event: CallDue) -> bool:
+def acquire_is_due(leases: LeaseState, event: m.CallDue) -> bool:
     """A table wants snapshots."""
     return _first(leases, event, LeaseStatus.WANTED) is not None
 
 
-def release_is_due(leases: LeaseState, event: CallDue) -> bool:
+def release_is_due(leases: LeaseState, event: m.CallDue) -> bool:
     """The server may hold snapshots of a table that nothing needs."""
     return _first_to_release(leases, event) is not None
 
 
-def release_is_left(leases: LeaseState, event: CallDue) -> bool:
+def release_is_left(leases: LeaseState, event: m.CallDue) -> bool:
     """The same while the service stops: each table's release is tried once more."""
     return leases.open_call is None and release_is_due(leases, event)
 
 
-def _first(leases: LeaseState, event: CallDue, status: LeaseStatus) -> TableLease | None:
+def _first(leases: LeaseState, event: m.CallDue, status: LeaseStatus) -> TableLease | None:
     """Return the first table that has such snapshots and whose pause is over; first those that are being read."""
     due = [
         table
@@ -66,7 +56,7 @@ def _first(leases: LeaseState, event: CallDue, status: LeaseStatus) -> TableLeas
     return min(due, key=lambda table: not table.granted, default=None)
 
 
-def _first_to_release(leases: LeaseState, event: CallDue) -> TableLease | None:
+def _first_to_release(leases: LeaseState, event: m.CallDue) -> TableLease | None:
     for table in leases.tables.values():
         done = table.table_id in leases.tried_while_stopping if leases.stopping else table.release_at > event.now
         if not done and table.releasing:
@@ -77,7 +67,7 @@ def _first_to_release(leases: LeaseState, event: CallDue) -> TableLease | None:
 # --- what is done ---------------------------------------------------------------------------------------------------
 
 
-def renew(leases: LeaseState, event: CallDue) -> Commands:
+def renew(leases: LeaseState, event: m.CallDue) -> Commands:
     """Acquire the whole list again."""
     snapshots = [
         lease.snapshot
@@ -89,7 +79,7 @@ def renew(leases: LeaseState, event: CallDue) -> Commands:
     return _acquire(leases, snapshots, tables, event.now, renewal=True)
 
 
-def acquire_next(leases: LeaseState, event: CallDue) -> Commands:
+def acquire_next(leases: LeaseState, event: m.CallDue) -> Commands:
     """Acquire what a table wants."""
     table = _first(leases, event, LeaseStatus.WANTED)
     assert table is not None  # noqa: S101 - the condition of the rule
@@ -109,31 +99,31 @@ def _acquire(
     number = leases.send(CallKind.ACQUIRE, now, tables, snapshots, added, renewal=renewal)
     # The held snapshots may equal those last persisted, but it is not known here whether that write succeeded.
     leases.changed = leases.changed or not renewal
-    return (CallAcquire(number, leases.lease_id, leases.generation, buckets),)
+    return (m.CallAcquire(number, leases.lease_id, leases.generation, buckets),)
 
 
-def verify_next(leases: LeaseState, event: CallDue) -> Commands:
+def verify_next(leases: LeaseState, event: m.CallDue) -> Commands:
     """Ask the source which of a table's acquired snapshots are gone."""
     table = _first(leases, event, LeaseStatus.ACQUIRED)
     assert table is not None  # noqa: S101 - the condition of the rule
     snapshots = tuple(table.with_status(LeaseStatus.ACQUIRED))
-    return verify(leases, SnapshotsAcquired(now=event.now, snapshots=snapshots, tables=(table.table_id,)))
+    return verify(leases, m.SnapshotsAcquired(now=event.now, snapshots=snapshots, tables=(table.table_id,)))
 
 
-def verify(leases: LeaseState, event: SnapshotsAcquired) -> Commands:
+def verify(leases: LeaseState, event: m.SnapshotsAcquired) -> Commands:
     """Ask the source which of these are gone."""
     number = leases.send(CallKind.VERIFY, event.now, event.tables, event.snapshots)
-    return (CallVerify(number, event.snapshots),)
+    return (m.CallVerify(number, event.snapshots),)
 
 
-def release_next(leases: LeaseState, event: CallDue) -> Commands:
+def release_next(leases: LeaseState, event: m.CallDue) -> Commands:
     """Release what nothing of a table needs."""
     table = _first_to_release(leases, event)
     assert table is not None  # noqa: S101 - the condition of the rule
     if leases.stopping:
         leases.tried_while_stopping |= {table.table_id}
     number = leases.send(CallKind.RELEASE, event.now, (table.table_id,), buckets=table.releasing)
-    return (CallRelease(number, leases.lease_id, leases.generation, table.releasing),)
+    return (m.CallRelease(number, leases.lease_id, leases.generation, table.releasing),)
 
 
 def grant(leases: LeaseState) -> Commands:
@@ -142,7 +132,7 @@ def grant(leases: LeaseState) -> Commands:
     for table in tuple(leases.tables.values()):
         if table.may_be_granted():
             leases.put(table.grant(), changed=False)
-            commands += (Protected(table.table_id),)
+            commands += (m.Protected(table.table_id),)
         if leases.tables[table.table_id].empty:
             del leases.tables[table.table_id]
     return commands
@@ -163,7 +153,7 @@ def drop_retired(leases: LeaseState, now: float) -> Commands:
             leases.last_call += 1
             leases.put_retired(replace(retired, open_call=leases.last_call))
             leases.calls[leases.last_call] = Call(CallKind.DROP, retired.lease_id, retired.generation, now)
-            commands += (CallDrop(leases.last_call, retired.lease_id, retired.generation),)
+            commands += (m.CallDrop(leases.last_call, retired.lease_id, retired.generation),)
     return commands
 
 
@@ -175,7 +165,7 @@ def expire(leases: LeaseState, now: float) -> Commands:
         lost = frozenset(lease.snapshot for lease in table.uncovered() if lease.covered_until <= now)
         if lost:
             leases.put(table.forget_lost([snapshot.bucket for snapshot in lost]))
-            commands += (ProtectionLost(table.table_id, lost, "the lease ran out before it could be taken anew"),)
+            commands += (m.ProtectionLost(table.table_id, lost, "the lease ran out before it could be taken anew"),)
     for retired in [one for one in leases.retired.values() if one.expires <= now and one.open_call is None]:
         leases.forget_retired(retired)
     if leases.open_call is None:

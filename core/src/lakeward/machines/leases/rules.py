@@ -33,33 +33,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from lakeward.errors import UsageError
+from lakeward.machines.leases import messages as m
 from lakeward.machines.leases import planner
-from lakeward.machines.leases.messages import (
-    AbandonLease,
-    Acquired,
-    CallDue,
-    CallFailed,
-    CallOutcomeUnknown,
-    CheckpointsRead,
-    CoordinatorChanged,
-    Done,
-    LeasesCommand,
-    LeasesEvent,
-    LeaseStop,
-    LeaseStopped,
-    LeaseTick,
-    NotProtected,
-    Persist,
-    Protect,
-    ProtectionLost,
-    Restored,
-    Retain,
-    SnapshotsAcquired,
-    StartGeneration,
-    StepEnded,
-    Unprotect,
-    Verified,
-)
 from lakeward.machines.leases.planner import Commands
 from lakeward.machines.leases.state import (
     ANSWERS,
@@ -86,11 +61,11 @@ if TYPE_CHECKING:
 FRESH, IDLE, ACQUIRING = CallState.FRESH, CallState.IDLE, CallState.ACQUIRING
 RENEWING, VERIFYING, RELEASING = CallState.RENEWING, CallState.VERIFYING, CallState.RELEASING
 STOPPING, STOPPED = CallState.STOPPING, CallState.STOPPED
-Answer = Acquired | Verified | Done | CallFailed | CallOutcomeUnknown
-Failure = CallFailed | CallOutcomeUnknown
-ANSWERED = (Acquired, Verified, Done, CallFailed, CallOutcomeUnknown)
-FAILED = (CallFailed, CallOutcomeUnknown)
-NEW_IDS = (CoordinatorChanged, StartGeneration)
+Answer = m.Acquired | m.Verified | m.Done | m.CallFailed | m.CallOutcomeUnknown
+Failure = m.CallFailed | m.CallOutcomeUnknown
+ANSWERED = (m.Acquired, m.Verified, m.Done, m.CallFailed, m.CallOutcomeUnknown)
+FAILED = (m.CallFailed, m.CallOutcomeUnknown)
+NEW_IDS = (m.CoordinatorChanged, m.StartGeneration)
 
 # --- conditions -----------------------------------------------------------------------------------------------------
 
@@ -112,7 +87,7 @@ def is_late(leases: LeaseState, event: Answer) -> bool:
     return was_made(leases, event) and event.call not in leases.calls
 
 
-def acquires_too_late(leases: LeaseState, event: Acquired) -> bool:
+def acquires_too_late(leases: LeaseState, event: m.Acquired) -> bool:
     """A call of unknown outcome under a retired id has taken effect after all."""
     call = leases.unknown.get(event.call)
     return is_late(leases, event) and call is not None and call.lease_id != leases.lease_id
@@ -123,17 +98,17 @@ def is_of_retired_id(leases: LeaseState, event: Answer) -> bool:
     return _is_of(leases, event, CallKind.ACQUIRE, CallKind.RELEASE)
 
 
-def is_of_drop(leases: LeaseState, event: Done | Failure) -> bool:
+def is_of_drop(leases: LeaseState, event: m.Done | Failure) -> bool:
     """The call drops a retired id."""
     return _is_of(leases, event, CallKind.DROP)
 
 
-def is_of_first_drop(leases: LeaseState, event: Done) -> bool:
+def is_of_first_drop(leases: LeaseState, event: m.Done) -> bool:
     """The id is dropped, and another call under it may still take effect."""
     return is_of_drop(leases, event) and leases.retired[leases.calls[event.call].lease_id].unsettled
 
 
-def is_given_up(leases: LeaseState, event: Verified | Failure) -> bool:
+def is_given_up(leases: LeaseState, event: m.Verified | Failure) -> bool:
     """A verification that a new id or a stop has made useless."""
     return event.call != leases.open_call and _is_of(leases, event, CallKind.VERIFY)
 
@@ -148,12 +123,12 @@ def is_on_server(leases: LeaseState, _: object) -> bool:
     return _open_lease_call(leases) is not None or any(table.on_server for table in leases.tables.values())
 
 
-def needs_nothing(_: LeaseState, event: Retain) -> bool:
+def needs_nothing(_: LeaseState, event: m.Retain) -> bool:
     """The checkpoint has no snapshot left to read."""
     return not event.snapshots
 
 
-def has_no_open_call(leases: LeaseState, _: StepEnded) -> bool:
+def has_no_open_call(leases: LeaseState, _: m.StepEnded) -> bool:
     """No call of the backend is waited for any more."""
     return not leases.lease_calls_open()
 
@@ -166,7 +141,7 @@ def _open_lease_call(leases: LeaseState) -> int | None:
 # --- what is needed -------------------------------------------------------------------------------------------------
 
 
-def restore(leases: LeaseState, event: Restored) -> Commands:
+def restore(leases: LeaseState, event: m.Restored) -> Commands:
     """Continue an earlier start's lease under a new id."""
     leases.checkpoints_read = False
     leases.changed = True
@@ -186,24 +161,24 @@ def restore(leases: LeaseState, event: Restored) -> Commands:
     return ()
 
 
-def request(leases: LeaseState, event: Protect) -> Commands:
+def request(leases: LeaseState, event: m.Protect) -> Commands:
     """Request a round's snapshots."""
     table = leases.table(event.table_id).request(event.snapshots)
     leases.put(replace(table, retry_at=event.now))
     return ()
 
 
-def refuse(_: LeaseState, event: Protect) -> Commands:
+def refuse(_: LeaseState, event: m.Protect) -> Commands:
     """Acquire nothing while the service stops."""
-    return (NotProtected(event.table_id, frozenset(), "the service stops"),)
+    return (m.NotProtected(event.table_id, frozenset(), "the service stops"),)
 
 
-def unprotect(leases: LeaseState, event: Unprotect) -> Commands:
+def unprotect(leases: LeaseState, event: m.Unprotect) -> Commands:
     """End the need of a round."""
     return _end_needs(leases, event.buckets, Need.ROUND)
 
 
-def abandon(leases: LeaseState, event: AbandonLease) -> Commands:
+def abandon(leases: LeaseState, event: m.AbandonLease) -> Commands:
     """End every need."""
     return _end_needs(leases, event.buckets, *Need)
 
@@ -222,7 +197,7 @@ def _end_needs(leases: LeaseState, buckets: Iterable[TableBucket], *needs: Need)
     return ()
 
 
-def retain(leases: LeaseState, event: Retain) -> Commands:
+def retain(leases: LeaseState, event: m.Retain) -> Commands:
     """Hold exactly these for the table's checkpoint."""
     table = leases.table(event.table_id)
     after = table.retain(event.snapshots)
@@ -234,13 +209,13 @@ def retain(leases: LeaseState, event: Retain) -> Commands:
     return ()
 
 
-def retain_what_is_held(leases: LeaseState, event: Retain) -> Commands:
+def retain_what_is_held(leases: LeaseState, event: m.Retain) -> Commands:
     """Acquire nothing new while the service stops."""
     held = leases.table(event.table_id).leases
     return retain(leases, replace(event, snapshots=tuple(s for s in event.snapshots if s.bucket in held)))
 
 
-def note_checkpoints_read(leases: LeaseState, _: CheckpointsRead) -> Commands:
+def note_checkpoints_read(leases: LeaseState, _: m.CheckpointsRead) -> Commands:
     """Know what checkpoints need."""
     leases.checkpoints_read = True
     return ()
@@ -249,7 +224,7 @@ def note_checkpoints_read(leases: LeaseState, _: CheckpointsRead) -> Commands:
 def _reject(leases: LeaseState, table: TableLease, gone: frozenset[KvSnapshot], reason: str) -> Commands:
     """Reject the pending request of a table's round."""
     leases.put(table.reject())
-    return (NotProtected(table.table_id, gone, reason),)
+    return (m.NotProtected(table.table_id, gone, reason),)
 
 
 def _lose(leases: LeaseState, call: Call, gone: Iterable[KvSnapshot], reason: str) -> Commands:
@@ -266,7 +241,7 @@ def _lose(leases: LeaseState, call: Call, gone: Iterable[KvSnapshot], reason: st
         if asked:
             commands += _reject(leases, leases.tables[table_id], asked, reason)
         if lost:
-            commands += (ProtectionLost(table_id, lost, reason),)
+            commands += (m.ProtectionLost(table_id, lost, reason),)
         leases.put(leases.tables[table_id].forget_lost([s.bucket for s in snapshots]))
     return commands
 
@@ -274,7 +249,7 @@ def _lose(leases: LeaseState, call: Call, gone: Iterable[KvSnapshot], reason: st
 # --- generations and stop -------------------------------------------------------------------------------------------
 
 
-def start_generation(leases: LeaseState, event: LeasesEvent, *, unsettled: bool = False) -> Commands:
+def start_generation(leases: LeaseState, event: m.LeasesEvent, *, unsettled: bool = False) -> Commands:
     """Retire the current id and start a new one; what the old one has acquired is covered until it expires."""
     leases.put_retired(
         RetiredLease(leases.lease_id, leases.generation, leases.expiry(event.now), _open_lease_call(leases), unsettled)
@@ -293,7 +268,7 @@ def start_generation(leases: LeaseState, event: LeasesEvent, *, unsettled: bool 
     return ()
 
 
-def stop(leases: LeaseState, event: LeaseStop) -> Commands:
+def stop(leases: LeaseState, event: m.LeaseStop) -> Commands:
     """Refuse what is requested; drop the lease if the stop is final."""
     if _open_lease_call(leases) is None:
         leases.open_call = None  # no round waits for a verification any more
@@ -310,9 +285,9 @@ def stop(leases: LeaseState, event: LeaseStop) -> Commands:
     return commands
 
 
-def stopped(_: LeaseState, __: StepEnded) -> Commands:
+def stopped(_: LeaseState, __: m.StepEnded) -> Commands:
     """Let the service end."""
-    return (LeaseStopped(),)
+    return (m.LeaseStopped(),)
 
 
 # --- answers --------------------------------------------------------------------------------------------------------
@@ -324,34 +299,34 @@ def settle(leases: LeaseState, event: Answer) -> Call:
     del leases.calls[event.call]
     if event.call == leases.open_call:
         leases.open_call = None
-    if isinstance(event, CallOutcomeUnknown) and call.kind is CallKind.ACQUIRE:
+    if isinstance(event, m.CallOutcomeUnknown) and call.kind is CallKind.ACQUIRE:
         leases.remember_unknown(event.call, call)
     leases.failures = leases.failures + 1 if isinstance(event, Failure) else 0
     return call
 
 
-def forget_call(leases: LeaseState, event: Verified | Failure) -> Commands:
+def forget_call(leases: LeaseState, event: m.Verified | Failure) -> Commands:
     """Close a call whose answer changes nothing."""
     settle(leases, event)
     return ()
 
 
-def note_acquired(leases: LeaseState, event: Acquired) -> Commands:
+def note_acquired(leases: LeaseState, event: m.Acquired) -> Commands:
     """Note until when the lease lives, and what it holds."""
     return _note_acquired(leases, settle(leases, event), event)
 
 
-def note_acquired_and_verify(leases: LeaseState, event: Acquired) -> Commands:
+def note_acquired_and_verify(leases: LeaseState, event: m.Acquired) -> Commands:
     """The same; then ask the source whether it still has exactly these."""
     call = settle(leases, event)
     lost = _note_acquired(leases, call, event)
     wanted = tuple(leases.still_wanted(call))
     if not wanted:
         return lost
-    return (*lost, *leases.follow(SnapshotsAcquired(now=event.now, tables=call.tables, snapshots=wanted)))
+    return (*lost, *leases.follow(m.SnapshotsAcquired(now=event.now, tables=call.tables, snapshots=wanted)))
 
 
-def _note_acquired(leases: LeaseState, call: Call, event: Acquired) -> Commands:
+def _note_acquired(leases: LeaseState, call: Call, event: m.Acquired) -> Commands:
     granted_s = event.protection.until_s
     leases.never_expires = granted_s is None
     leases.expires_at = None if granted_s is None else event.now + granted_s
@@ -366,7 +341,7 @@ def _note_acquired(leases: LeaseState, call: Call, event: Acquired) -> Commands:
     return _lose(leases, call, gone, "the source says that it is not available")
 
 
-def note_verified(leases: LeaseState, event: Verified) -> Commands:
+def note_verified(leases: LeaseState, event: m.Verified) -> Commands:
     """Note what the source has, and what it has not."""
     call = settle(leases, event)
     for table, buckets in _by_table(leases, call):
@@ -384,7 +359,7 @@ def _by_table(leases: LeaseState, call: Call) -> list[tuple[TableLease, list[Tab
     return [(leases.tables[table_id], buckets) for table_id, buckets in found.items()]
 
 
-def _move(leases: LeaseState, table: TableLease, buckets: Collection[TableBucket], event: LeasesEvent) -> TableLease:
+def _move(leases: LeaseState, table: TableLease, buckets: Collection[TableBucket], event: m.LeasesEvent) -> TableLease:
     """Move the leases of these buckets."""
     statuses = {bucket: table.leases[bucket].status for bucket in buckets}
     for bucket in buckets:
@@ -393,7 +368,7 @@ def _move(leases: LeaseState, table: TableLease, buckets: Collection[TableBucket
     return replace(table, leases={**table.leases, **moved})
 
 
-def note_released(leases: LeaseState, event: Done) -> Commands:
+def note_released(leases: LeaseState, event: m.Done) -> Commands:
     """The server does not hold them any more."""
     call = settle(leases, event)
     for table in leases.tables_of(call):
@@ -410,7 +385,7 @@ def fail_release(leases: LeaseState, event: Failure) -> Commands:
     return ()
 
 
-def fail_acquire(leases: LeaseState, event: CallFailed) -> Commands:
+def fail_acquire(leases: LeaseState, event: m.CallFailed) -> Commands:
     """Nothing was acquired: try again after a growing pause, and refuse the request."""
     call = settle(leases, event)
     for table in leases.tables_of(call):
@@ -435,24 +410,24 @@ def _retry(leases: LeaseState, call: Call, event: Failure) -> Commands:
     return commands
 
 
-def replace_id(leases: LeaseState, event: CallFailed) -> Commands:
+def replace_id(leases: LeaseState, event: m.CallFailed) -> Commands:
     """Acquire everything under a new id: the renewal failed."""
     settle(leases, event)
     return start_generation(leases, event) if is_on_server(leases, event) else ()
 
 
-def replace_unsettled_id(leases: LeaseState, event: CallOutcomeUnknown) -> Commands:
+def replace_unsettled_id(leases: LeaseState, event: m.CallOutcomeUnknown) -> Commands:
     """The same, after a renewal of unknown outcome."""
     settle(leases, event)
     return start_generation(leases, event, unsettled=True)
 
 
-def fail_and_replace_id(leases: LeaseState, event: CallOutcomeUnknown) -> Commands:
+def fail_and_replace_id(leases: LeaseState, event: m.CallOutcomeUnknown) -> Commands:
     """The same, after an acquire of unknown outcome; refuse the request."""
     return (*fail_call(leases, event), *start_generation(leases, event, unsettled=True))
 
 
-def fail_release_and_replace_id(leases: LeaseState, event: CallOutcomeUnknown) -> Commands:
+def fail_release_and_replace_id(leases: LeaseState, event: m.CallOutcomeUnknown) -> Commands:
     """The same, after a release of unknown outcome."""
     return (*fail_release(leases, event), *start_generation(leases, event, unsettled=True))
 
@@ -465,7 +440,7 @@ def fail_while_stopping(leases: LeaseState, event: Failure) -> Commands:
     if call.renewal:
         settle(leases, event)
         return ()
-    return fail_acquire(leases, event) if isinstance(event, CallFailed) else fail_call(leases, event)
+    return fail_acquire(leases, event) if isinstance(event, m.CallFailed) else fail_call(leases, event)
 
 
 def note_old_call(leases: LeaseState, event: Answer) -> Commands:
@@ -476,19 +451,19 @@ def note_old_call(leases: LeaseState, event: Answer) -> Commands:
             retired,
             open_call=None,
             expires=max(retired.expires, leases.expiry(event.now)),
-            unsettled=retired.unsettled or isinstance(event, CallOutcomeUnknown),
+            unsettled=retired.unsettled or isinstance(event, m.CallOutcomeUnknown),
         )
     )
     return ()
 
 
-def note_dropped(leases: LeaseState, event: Done) -> Commands:
+def note_dropped(leases: LeaseState, event: m.Done) -> Commands:
     """Forget the id."""
     leases.forget_retired(leases.retired[settle(leases, event).lease_id])
     return ()
 
 
-def drop_later(leases: LeaseState, event: Done) -> Commands:
+def drop_later(leases: LeaseState, event: m.Done) -> Commands:
     """Drop the id a second time, when no call under it may take effect any more."""
     retired = leases.retired[settle(leases, event).lease_id]
     retry_at = event.now + leases.policy.retry_most_s
@@ -505,7 +480,7 @@ def retry_drop(leases: LeaseState, event: Failure) -> Commands:
     return ()
 
 
-def drop_what_came_late(leases: LeaseState, event: Acquired) -> Commands:
+def drop_what_came_late(leases: LeaseState, event: m.Acquired) -> Commands:
     """Drop what was acquired under a retired id after all."""
     call = leases.unknown[event.call]
     del leases.unknown[event.call]
@@ -530,73 +505,73 @@ def forget_late_answer(leases: LeaseState, event: Answer) -> Commands:
     return ()
 
 
-BUCKET_RULES: Rules[LeaseState, LeasesCommand] = Rules(
+BUCKET_RULES: Rules[LeaseState, m.LeasesCommand] = Rules(
     "bucket_leases",
     LeaseStatus,
-    Rule(tuple(LeaseStatus), Acquired, to=LeaseStatus.ACQUIRED),
-    Rule(LeaseStatus.ACQUIRED, Verified, to=LeaseStatus.VERIFIED),
-    Rule(LeaseStatus.WANTED, Verified),  # it was released and requested again meanwhile
-    Rule(tuple(LeaseStatus), (*NEW_IDS, CallFailed, CallOutcomeUnknown), to=LeaseStatus.WANTED),
+    Rule(tuple(LeaseStatus), m.Acquired, to=LeaseStatus.ACQUIRED),
+    Rule(LeaseStatus.ACQUIRED, m.Verified, to=LeaseStatus.VERIFIED),
+    Rule(LeaseStatus.WANTED, m.Verified),  # it was released and requested again meanwhile
+    Rule(tuple(LeaseStatus), (*NEW_IDS, m.CallFailed, m.CallOutcomeUnknown), to=LeaseStatus.WANTED),
 )
 CALLING = (ACQUIRING, RENEWING, VERIFYING, RELEASING)
 IN_USE = (IDLE, *CALLING)
 RUNNING = (*IN_USE, STOPPING)
-RULES: Rules[LeaseState, LeasesCommand] = Rules(
+RULES: Rules[LeaseState, m.LeasesCommand] = Rules(
     "leases",
     CallState,
     # What is needed.
-    Rule(FRESH, Restored, to=IDLE, do=restore),
-    Rule(FRESH, Protect, to=IDLE, do=request),
-    Rule(IN_USE, Protect, do=request),
-    Rule(STOPPING, Protect, do=refuse),
-    Rule(FRESH, Retain, when=needs_nothing),
-    Rule(FRESH, Retain, to=IDLE, do=retain),
-    Rule(IN_USE, Retain, do=retain),
-    Rule(STOPPING, Retain, do=retain_what_is_held),
-    Rule(RUNNING, Unprotect, do=unprotect),
-    Rule(RUNNING, AbandonLease, do=abandon),
-    Rule(RUNNING, CheckpointsRead, do=note_checkpoints_read),
-    Rule(FRESH, (Unprotect, AbandonLease, CheckpointsRead)),
+    Rule(FRESH, m.Restored, to=IDLE, do=restore),
+    Rule(FRESH, m.Protect, to=IDLE, do=request),
+    Rule(IN_USE, m.Protect, do=request),
+    Rule(STOPPING, m.Protect, do=refuse),
+    Rule(FRESH, m.Retain, when=needs_nothing),
+    Rule(FRESH, m.Retain, to=IDLE, do=retain),
+    Rule(IN_USE, m.Retain, do=retain),
+    Rule(STOPPING, m.Retain, do=retain_what_is_held),
+    Rule(RUNNING, m.Unprotect, do=unprotect),
+    Rule(RUNNING, m.AbandonLease, do=abandon),
+    Rule(RUNNING, m.CheckpointsRead, do=note_checkpoints_read),
+    Rule(FRESH, (m.Unprotect, m.AbandonLease, m.CheckpointsRead)),
     # Another id.
     Rule(IN_USE, NEW_IDS, when=is_on_server, to=IDLE, do=start_generation),
     Rule((FRESH, IDLE, STOPPING), NEW_IDS),
     # Answers of the open call.
-    Rule((ACQUIRING, RENEWING), Acquired, when=answers_open_call, to=IDLE, do=note_acquired_and_verify),
-    Rule(VERIFYING, Verified, when=answers_open_call, to=IDLE, do=note_verified),
-    Rule(RELEASING, Done, when=answers_open_call, to=IDLE, do=note_released),
-    Rule(ACQUIRING, CallFailed, when=answers_open_call, to=IDLE, do=fail_acquire),
-    Rule(ACQUIRING, CallOutcomeUnknown, when=answers_open_call, to=IDLE, do=fail_and_replace_id),
-    Rule(RENEWING, CallFailed, when=answers_open_call, to=IDLE, do=replace_id),
-    Rule(RENEWING, CallOutcomeUnknown, when=answers_open_call, to=IDLE, do=replace_unsettled_id),
+    Rule((ACQUIRING, RENEWING), m.Acquired, when=answers_open_call, to=IDLE, do=note_acquired_and_verify),
+    Rule(VERIFYING, m.Verified, when=answers_open_call, to=IDLE, do=note_verified),
+    Rule(RELEASING, m.Done, when=answers_open_call, to=IDLE, do=note_released),
+    Rule(ACQUIRING, m.CallFailed, when=answers_open_call, to=IDLE, do=fail_acquire),
+    Rule(ACQUIRING, m.CallOutcomeUnknown, when=answers_open_call, to=IDLE, do=fail_and_replace_id),
+    Rule(RENEWING, m.CallFailed, when=answers_open_call, to=IDLE, do=replace_id),
+    Rule(RENEWING, m.CallOutcomeUnknown, when=answers_open_call, to=IDLE, do=replace_unsettled_id),
     Rule(VERIFYING, FAILED, when=answers_open_call, to=IDLE, do=fail_call),
-    Rule(RELEASING, CallFailed, when=answers_open_call, to=IDLE, do=fail_release),
-    Rule(RELEASING, CallOutcomeUnknown, when=answers_open_call, to=IDLE, do=fail_release_and_replace_id),
-    Rule(STOPPING, Acquired, when=answers_open_call, do=note_acquired),
-    Rule(STOPPING, Done, when=answers_open_call, do=note_released),
+    Rule(RELEASING, m.CallFailed, when=answers_open_call, to=IDLE, do=fail_release),
+    Rule(RELEASING, m.CallOutcomeUnknown, when=answers_open_call, to=IDLE, do=fail_release_and_replace_id),
+    Rule(STOPPING, m.Acquired, when=answers_open_call, do=note_acquired),
+    Rule(STOPPING, m.Done, when=answers_open_call, do=note_released),
     Rule(STOPPING, FAILED, when=answers_open_call, do=fail_while_stopping),
     # Other answers.
-    Rule(IN_USE, Done, when=is_of_first_drop, do=drop_later),
-    Rule(RUNNING, Done, when=is_of_drop, do=note_dropped),
+    Rule(IN_USE, m.Done, when=is_of_first_drop, do=drop_later),
+    Rule(RUNNING, m.Done, when=is_of_drop, do=note_dropped),
     Rule(RUNNING, FAILED, when=is_of_drop, do=retry_drop),
-    Rule(RUNNING, (Acquired, Done, *FAILED), when=is_of_retired_id, do=note_old_call),
-    Rule(RUNNING, (Verified, *FAILED), when=is_given_up, do=forget_call),
-    Rule(RUNNING, Acquired, when=acquires_too_late, do=drop_what_came_late),
+    Rule(RUNNING, (m.Acquired, m.Done, *FAILED), when=is_of_retired_id, do=note_old_call),
+    Rule(RUNNING, (m.Verified, *FAILED), when=is_given_up, do=forget_call),
+    Rule(RUNNING, m.Acquired, when=acquires_too_late, do=drop_what_came_late),
     Rule(RUNNING, ANSWERED, when=is_late, do=forget_late_answer),
     # The next call.
-    Rule((FRESH, *RUNNING), LeaseTick),
-    Rule(IDLE, SnapshotsAcquired, to=VERIFYING, do=planner.verify),
-    Rule(IDLE, CallDue, when=planner.renewal_is_due, to=RENEWING, do=planner.renew),
-    Rule(IDLE, CallDue, when=planner.verification_is_due, to=VERIFYING, do=planner.verify_next),
-    Rule(IDLE, CallDue, when=planner.acquire_is_due, to=ACQUIRING, do=planner.acquire_next),
-    Rule(IDLE, CallDue, when=planner.release_is_due, to=RELEASING, do=planner.release_next),
-    Rule(STOPPING, CallDue, when=planner.release_is_left, do=planner.release_next),
-    Rule((FRESH, *RUNNING), CallDue),
+    Rule((FRESH, *RUNNING), m.LeaseTick),
+    Rule(IDLE, m.SnapshotsAcquired, to=VERIFYING, do=planner.verify),
+    Rule(IDLE, m.CallDue, when=planner.renewal_is_due, to=RENEWING, do=planner.renew),
+    Rule(IDLE, m.CallDue, when=planner.verification_is_due, to=VERIFYING, do=planner.verify_next),
+    Rule(IDLE, m.CallDue, when=planner.acquire_is_due, to=ACQUIRING, do=planner.acquire_next),
+    Rule(IDLE, m.CallDue, when=planner.release_is_due, to=RELEASING, do=planner.release_next),
+    Rule(STOPPING, m.CallDue, when=planner.release_is_left, do=planner.release_next),
+    Rule((FRESH, *RUNNING), m.CallDue),
     # The end.
-    Rule((FRESH, *RUNNING), LeaseStop, to=STOPPING, do=stop),
-    Rule(STOPPING, StepEnded, when=has_no_open_call, to=STOPPED, do=stopped),
-    Rule((FRESH, *RUNNING), StepEnded),
+    Rule((FRESH, *RUNNING), m.LeaseStop, to=STOPPING, do=stop),
+    Rule(STOPPING, m.StepEnded, when=has_no_open_call, to=STOPPED, do=stopped),
+    Rule((FRESH, *RUNNING), m.StepEnded),
     Rule(STOPPED, ANSWERED, when=was_made),
-    Rule(STOPPED, (Unprotect, AbandonLease, Retain, CheckpointsRead, CoordinatorChanged, LeaseTick)),
+    Rule(STOPPED, (m.Unprotect, m.AbandonLease, m.Retain, m.CheckpointsRead, m.CoordinatorChanged, m.LeaseTick)),
 )
 
 
@@ -618,7 +593,7 @@ class Leases(LeaseState):
             self._next_due = (None if self.stopping else min(planner.due_times(self), default=None),)
         return self._next_due[0]
 
-    def take(self, event: LeasesEvent) -> tuple[LeasesCommand, ...]:
+    def take(self, event: m.LeasesEvent) -> tuple[m.LeasesCommand, ...]:
         """Do what an event asks for, and what is due after it.
 
         Raises:
@@ -628,7 +603,7 @@ class Leases(LeaseState):
         self._held_leases = self._next_due = None
         was_stopped = self.phase is STOPPED
         commands = self.follow(event)
-        if isinstance(event, Protect | Retain):
+        if isinstance(event, m.Protect | m.Retain):
             strange = next((s for s in event.snapshots if s.bucket.table_id != event.table_id), None)
             if strange is not None:
                 message = f"leases: expected snapshots of table {event.table_id}, found one of {strange.bucket}"
@@ -637,7 +612,7 @@ class Leases(LeaseState):
             return commands
         commands += planner.expire(self, event.now)
         commands += planner.grant(self)
-        commands += self.follow(CallDue(now=event.now))
+        commands += self.follow(m.CallDue(now=event.now))
         commands += planner.drop_retired(self, event.now)
-        commands += self.follow(StepEnded())
-        return (Persist(), *commands) if self.changed else commands
+        commands += self.follow(m.StepEnded())
+        return (m.Persist(), *commands) if self.changed else commands

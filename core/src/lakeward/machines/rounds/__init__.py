@@ -2,81 +2,12 @@
 
 from __future__ import annotations
 
-from lakeward.machines.rounds.messages import (
-    AcquireLeases,
-    CommitRound,
-    Committed,
-    Drained,
-    EndRound,
-    FinishRoundEarly,
-    Forget,
-    HeartbeatAnswered,
-    HeartbeatFailed,
-    JobStarted,
-    LaunchJob,
-    Leased,
-    Opened,
-    OpenRound,
-    PauseRequested,
-    Resumed,
-    ResumeRequested,
-    RoundFailed,
-    RoundFenced,
-    RoundsCommand,
-    RoundsEvent,
-    SendHeartbeat,
-    SnapshotsGone,
-    SplitsFailing,
-    Stopped,
-    StopRequested,
-    StopTimedOut,
-    TableGone,
-    TargetReached,
-    Targets,
-    Tick,
-)
-from lakeward.machines.rounds.rules import HEARTBEAT_RULES, RULES, Rounds
-from lakeward.machines.rounds.state import HeartbeatPhase, Phase, ServicePhase, TableStatus
-from lakeward.machines.rounds.table_rules import TABLE_RULES
-
-__all__ = [
-    "HEARTBEAT_RULES",
-    "RULES",
-    "TABLE_RULES",
-    "AcquireLeases",
-    "CommitRound",
-    "Committed",
-    "Drained",
-    "EndRound",
-    "FinishRoundEarly",
-    "Forget",
-    "HeartbeatAnswered",
-    "HeartbeatFailed",
-    "HeartbeatPhase",
-    "JobStarted",
-    "LaunchJob",
-    "Leased",
-    "OpenRound",
-    "Opened",
-    "PauseRequested",
-    "Phase",
-    "ResumeRequested",
-    "Resumed",
-    "RoundFailed",
-    "RoundFenced",
-    "Rounds",
-    "RoundsCommand",
-    "RoundsEvent",
-    "SendHeartbeat",
-    "ServicePhase",
-    "SnapshotsGone",
-    "SplitsFailing",
-    "StopRequested",
-    "StopTimedOut",
-    "Stopped",
-    "TableGone",
-    "TableStatus",
-    "TargetReached",
-    "Targets",
-    "Tick",
-]
+from lakeward.machines.rounds.messages import *  # noqa: F403 - its words: the events and commands
+from lakeward.machines.rounds.rules import HEARTBEAT_RULES as HEARTBEAT_RULES
+from lakeward.machines.rounds.rules import RULES as RULES
+from lakeward.machines.rounds.rules import Rounds as Rounds
+from lakeward.machines.rounds.state import HeartbeatPhase as HeartbeatPhase
+from lakeward.machines.rounds.state import Phase as Phase
+from lakeward.machines.rounds.state import ServicePhase as ServicePhase
+from lakeward.machines.rounds.state import TableStatus as TableStatus
+from lakeward.machines.rounds.table_rules import TABLE_RULES as TABLE_RULES

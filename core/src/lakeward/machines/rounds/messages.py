@@ -22,40 +22,34 @@ class Tick(_OfService, frozen=True):
     """Time went on: do what is due."""
 
 
-class Resumed(Struct, frozen=True, kw_only=True):
+class _OfTable(_OfService, frozen=True, kw_only=True):
+    table_id: int
+
+
+class Resumed(_OfService, frozen=True, kw_only=True):
     """At the start: the last start's tables are still assigned under their old epochs; they were just renewed."""
 
-    now: float
     assignments: tuple[TableAssignment, ...]
 
 
-class HeartbeatAnswered(Struct, frozen=True, kw_only=True):
+class HeartbeatAnswered(_OfService, frozen=True, kw_only=True):
     """The source answered the heartbeat `request`."""
 
-    now: float
     request: HeartbeatRequest
     response: HeartbeatResponse
 
 
-class HeartbeatFailed(Struct, frozen=True, kw_only=True):
+class HeartbeatFailed(_OfService, frozen=True, kw_only=True):
     """The heartbeat failed or its outcome is unknown: nothing is renewed; reports are sent again."""
 
-    now: float
     cause: str
 
 
-class Opened(Struct, frozen=True, kw_only=True):
+class Opened(_OfTable, frozen=True, kw_only=True):
     """The splits are enumerated. `splits` is 0 where nothing is new; `leases`: snapshots have to be acquired."""
 
-    now: float
-    table_id: int
     splits: int
     leases: bool
-
-
-class _OfTable(Struct, frozen=True, kw_only=True):
-    now: float
-    table_id: int
 
 
 class Leased(_OfTable, frozen=True):
@@ -66,45 +60,35 @@ class JobStarted(_OfTable, frozen=True):
     """The round's first subtask is deployed: Spark has slots for it."""
 
 
-class SplitsFailing(Struct, frozen=True, kw_only=True):
+class SplitsFailing(_OfTable, frozen=True, kw_only=True):
     """A split of the round has failed again, or, where `failing` is False, each of those has been read since."""
 
-    now: float
-    table_id: int
     failing: bool
 
 
-class SnapshotsGone(Struct, frozen=True, kw_only=True):
+class SnapshotsGone(_OfTable, frozen=True, kw_only=True):
     """A snapshot vanished before it was acquired or read: enumerate the splits again. `reason` names it."""
 
-    now: float
-    table_id: int
     reason: str
 
 
-class Drained(Struct, frozen=True, kw_only=True):
+class Drained(_OfTable, frozen=True, kw_only=True):
     """Every split is finished. `finished_early`: some were left out or stopped before their end."""
 
-    now: float
-    table_id: int
     finished_early: bool
     failing: str = ""
     """Why splits failed that were left out; empty where none had failed."""
 
 
-class Committed(Struct, frozen=True, kw_only=True):
+class Committed(_OfTable, frozen=True, kw_only=True):
     """The lake has the rows and the source knows. `caught_up` is false where more rows are known to wait."""
 
-    now: float
-    table_id: int
     caught_up: bool
 
 
-class RoundFailed(Struct, frozen=True, kw_only=True):
+class RoundFailed(_OfTable, frozen=True, kw_only=True):
     """The round failed in any of its phases. `permanent` suspends the table."""
 
-    now: float
-    table_id: int
     reason: str
     permanent: bool
     checkpoint_lost: bool = False
@@ -115,18 +99,15 @@ class TableGone(_OfTable, frozen=True):
     """The table was dropped, or dropped and re-created under another id."""
 
 
-class RoundFenced(Struct, frozen=True, kw_only=True):
+class RoundFenced(_OfTable, frozen=True, kw_only=True):
     """Another incarnation stamped the lake table, or the base commit is another one: the round must not commit."""
 
-    now: float
-    table_id: int
     reason: str
     lost: bool
     """True: another service has the table, which is left without a report. False: try again soon."""
 
 
-class _OfPath(Struct, frozen=True, kw_only=True):
-    now: float
+class _OfPath(_OfService, frozen=True, kw_only=True):
     path: TablePath
 
 
@@ -134,10 +115,9 @@ class TargetReached(_OfPath, frozen=True):
     """`once`: the table is at the end offsets that were seen at the start."""
 
 
-class Targets(Struct, frozen=True, kw_only=True):
+class Targets(_OfService, frozen=True, kw_only=True):
     """`once`: these tables have to reach their targets. Sent once, before the first tick."""
 
-    now: float
     paths: frozenset[TablePath]
 
 
@@ -199,10 +179,9 @@ Answer = (
 # --- events of one table that follow from others ----------------------------------------------------------------
 
 
-class TableAssigned(Struct, frozen=True, kw_only=True):
+class TableAssigned(_OfService, frozen=True, kw_only=True):
     """The source has assigned it, or it was still assigned at the start."""
 
-    now: float
     assignment: TableAssignment
     renewed_at: float
 
@@ -212,19 +191,15 @@ class TableAssigned(Struct, frozen=True, kw_only=True):
         return self.assignment.table_id
 
 
-class TableRenewed(Struct, frozen=True, kw_only=True):
+class TableRenewed(_OfTable, frozen=True, kw_only=True):
     """A heartbeat that was sent at `sent_at` has renewed it."""
 
-    now: float
-    table_id: int
     sent_at: float
 
 
-class TableRefused(Struct, frozen=True, kw_only=True):
+class TableRefused(_OfTable, frozen=True, kw_only=True):
     """The source refused to renew it."""
 
-    now: float
-    table_id: int
     refusal: Refusal
 
 
@@ -232,11 +207,9 @@ class TableReported(_OfTable, frozen=True):
     """A heartbeat that reported it was answered; accepted or refused: the report has arrived."""
 
 
-class ReportFailed(Struct, frozen=True, kw_only=True):
+class ReportFailed(_OfTable, frozen=True, kw_only=True):
     """A heartbeat that reported it failed."""
 
-    now: float
-    table_id: int
     cause: str
 
 
@@ -248,11 +221,9 @@ class RetryDue(_OfTable, frozen=True):
     """The pause after its failure is over."""
 
 
-class RoundOverdue(Struct, frozen=True, kw_only=True):
+class RoundOverdue(_OfTable, frozen=True, kw_only=True):
     """Its round has to make room."""
 
-    now: float
-    table_id: int
     reason: str
 
 
@@ -301,10 +272,9 @@ class LaunchJob(_ForTable, frozen=True):
     """Write the journal and launch the Spark job; answer with `Drained` or a failure."""
 
 
-class FinishRoundEarly(Struct, frozen=True):
+class FinishRoundEarly(_ForTable, frozen=True):
     """Let the round finish early: its maximum duration is over, or a pause or a stop was requested."""
 
-    table_id: int
     reason: str
 
 
@@ -312,10 +282,9 @@ class CommitRound(_ForTable, frozen=True):
     """Prepare, commit to the lake, commit to the source; answer with `Committed` or a failure."""
 
 
-class EndRound(Struct, frozen=True):
+class EndRound(_ForTable, frozen=True):
     """End the round: cancel its job if it still runs, release its leases, delete its files if it failed."""
 
-    table_id: int
     outcome: str
     """`committed`, `idle`, `failed`, `dropped`, `stopped`, `fenced` (release and delete nothing: a later start has it),
     `stale` (snapshots vanished: cleaned like `failed`, but no failure is counted and `OpenRound` follows).
@@ -325,10 +294,9 @@ class EndRound(Struct, frozen=True):
     """Why the table waits for a person from now on, also once it is given back; empty where it does not."""
 
 
-class Forget(Struct, frozen=True):
+class Forget(_ForTable, frozen=True):
     """The table is not assigned any more."""
 
-    table_id: int
     reason: str
 
 

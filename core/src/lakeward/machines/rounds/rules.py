@@ -28,35 +28,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from lakeward.machines.machine import Rule, Rules
-from lakeward.machines.rounds.messages import (
-    Answer,
-    HeartbeatAnswered,
-    HeartbeatFailed,
-    PauseRequested,
-    ReportFailed,
-    Resumed,
-    ResumeRequested,
-    RetryDue,
-    RoundGivenUp,
-    RoundMayOpen,
-    RoundOverdue,
-    RoundsCommand,
-    RoundsEvent,
-    SendHeartbeat,
-    ServiceStops,
-    Stopped,
-    StopRequested,
-    StopTimedOut,
-    TableAssigned,
-    TablePaused,
-    TableRefused,
-    TableRenewed,
-    TableReported,
-    TableResumed,
-    TargetReached,
-    Targets,
-    Tick,
-)
+from lakeward.machines.rounds import messages as m
 from lakeward.machines.rounds.state import (
     REPORTED,
     HeartbeatPhase,
@@ -72,57 +44,57 @@ from lakeward.model.backoff import backoff_s
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Row = Rule[RoundsState, RoundsCommand]
+    Row = Rule[RoundsState, m.RoundsCommand]
 
 Event = TypeVar("Event")
-Commands = tuple[RoundsCommand, ...]
+Commands = tuple[m.RoundsCommand, ...]
 
 # --- the heartbeat --------------------------------------------------------------------------------------------------
 
 
-def is_due(rounds: RoundsState, event: Tick) -> bool:
+def is_due(rounds: RoundsState, event: m.Tick) -> bool:
     """A heartbeat is due, and none is open."""
     due = rounds.heartbeat_due()
     return due is not None and due <= event.now
 
 
-def is_of_sent(rounds: RoundsState, event: HeartbeatAnswered) -> bool:
+def is_of_sent(rounds: RoundsState, event: m.HeartbeatAnswered) -> bool:
     """The answer is one to the heartbeat that was sent."""
     return rounds.sent is not None and rounds.sent.request == event.request
 
 
-def send_heartbeat(rounds: RoundsState, event: Tick) -> Commands:
+def send_heartbeat(rounds: RoundsState, event: m.Tick) -> Commands:
     """Renew, report and request."""
     rounds.sent = SentHeartbeat(rounds.compose_heartbeat(), event.now)
-    return (SendHeartbeat(rounds.sent.request),)
+    return (m.SendHeartbeat(rounds.sent.request),)
 
 
-def take_answer(rounds: RoundsState, event: HeartbeatAnswered) -> Commands:
+def take_answer(rounds: RoundsState, event: m.HeartbeatAnswered) -> Commands:
     """Forget reported and refused tables, renew the others, and add the table that was assigned."""
     sent_at, now, response = _close_heartbeat(rounds).at, event.now, event.response
     rounds.heartbeat_failures, rounds.no_heartbeat_before = 0, 0.0
     commands: Commands = ()
     for epoch in (*event.request.finished, *event.request.failed):
         if _is_reported(rounds, epoch.table_id) and rounds.is_assigned_under(epoch):
-            commands += to_table(rounds, TableReported(now=now, table_id=epoch.table_id))
+            commands += to_table(rounds, m.TableReported(now=now, table_id=epoch.table_id))
     for epoch in event.request.renewed:
         if rounds.is_assigned_under(epoch):
             table_id, refusal = epoch.table_id, response.refused.get(epoch.table_id)
             commands += to_table(
                 rounds,
-                TableRenewed(now=now, table_id=table_id, sent_at=sent_at)
+                m.TableRenewed(now=now, table_id=table_id, sent_at=sent_at)
                 if refusal is None
-                else TableRefused(now=now, table_id=table_id, refusal=refusal),
+                else m.TableRefused(now=now, table_id=table_id, refusal=refusal),
             )
     if response.assignment is not None:
         rounds.poll_at = now
-        commands += to_table(rounds, TableAssigned(now=now, assignment=response.assignment, renewed_at=sent_at))
+        commands += to_table(rounds, m.TableAssigned(now=now, assignment=response.assignment, renewed_at=sent_at))
     elif event.request.request:
         rounds.poll_at = now + rounds.settings.poll_s
     return commands
 
 
-def take_failure(rounds: RoundsState, event: HeartbeatFailed) -> Commands:
+def take_failure(rounds: RoundsState, event: m.HeartbeatFailed) -> Commands:
     """Renew nothing; send the reports again after a growing pause."""
     request, settings = _close_heartbeat(rounds).request, rounds.settings
     rounds.heartbeat_failures += 1
@@ -131,7 +103,7 @@ def take_failure(rounds: RoundsState, event: HeartbeatFailed) -> Commands:
     commands: Commands = ()
     for epoch in (*request.finished, *request.failed):
         if _is_reported(rounds, epoch.table_id) and rounds.is_assigned_under(epoch):
-            commands += to_table(rounds, ReportFailed(now=event.now, table_id=epoch.table_id, cause=event.cause))
+            commands += to_table(rounds, m.ReportFailed(now=event.now, table_id=epoch.table_id, cause=event.cause))
     return commands
 
 
@@ -145,29 +117,29 @@ def _is_reported(rounds: RoundsState, table_id: int) -> bool:
     return rounds.phases.get(table_id) in REPORTED
 
 
-HEARTBEAT_RULES: Rules[RoundsState, RoundsCommand] = Rules(
+HEARTBEAT_RULES: Rules[RoundsState, m.RoundsCommand] = Rules(
     "heartbeat",
     HeartbeatPhase,
-    Rule(HeartbeatPhase.RESTING, Tick, when=is_due, to=HeartbeatPhase.UNDER_WAY, do=send_heartbeat),
-    Rule((HeartbeatPhase.RESTING, HeartbeatPhase.UNDER_WAY), Tick),
-    Rule(HeartbeatPhase.UNDER_WAY, HeartbeatAnswered, when=is_of_sent, to=HeartbeatPhase.RESTING, do=take_answer),
-    Rule(HeartbeatPhase.UNDER_WAY, HeartbeatFailed, to=HeartbeatPhase.RESTING, do=take_failure),
+    Rule(HeartbeatPhase.RESTING, m.Tick, when=is_due, to=HeartbeatPhase.UNDER_WAY, do=send_heartbeat),
+    Rule((HeartbeatPhase.RESTING, HeartbeatPhase.UNDER_WAY), m.Tick),
+    Rule(HeartbeatPhase.UNDER_WAY, m.HeartbeatAnswered, when=is_of_sent, to=HeartbeatPhase.RESTING, do=take_answer),
+    Rule(HeartbeatPhase.UNDER_WAY, m.HeartbeatFailed, to=HeartbeatPhase.RESTING, do=take_failure),
 )
 
 # --- the service ----------------------------------------------------------------------------------------------------
 
 
-def has_nothing_left(rounds: RoundsState, _: Tick) -> bool:
+def has_nothing_left(rounds: RoundsState, _: m.Tick) -> bool:
     """No table is assigned any more, and no heartbeat is open."""
     return not rounds.assigned and rounds.sent is None
 
 
-def has_no_targets(rounds: RoundsState, _: Targets) -> bool:
+def has_no_targets(rounds: RoundsState, _: m.Targets) -> bool:
     """It serves until targets are reached, and they were not given yet."""
     return rounds.once and rounds.targets is None
 
 
-def to_heartbeat(rounds: RoundsState, event: HeartbeatAnswered | HeartbeatFailed | Tick) -> Commands:
+def to_heartbeat(rounds: RoundsState, event: m.HeartbeatAnswered | m.HeartbeatFailed | m.Tick) -> Commands:
     """It is the business of the heartbeat."""
     rule = rounds.heartbeat_rules.find(rounds, rounds.heartbeat, event)
     if isinstance(rule.to, HeartbeatPhase):
@@ -175,54 +147,54 @@ def to_heartbeat(rounds: RoundsState, event: HeartbeatAnswered | HeartbeatFailed
     return () if rule.do is None else rule.do(rounds, event)
 
 
-def take_over(rounds: RoundsState, event: Resumed) -> Commands:
+def take_over(rounds: RoundsState, event: m.Resumed) -> Commands:
     """Know the tables of the last start."""
     return tuple(
         command
         for assignment in event.assignments
-        for command in to_table(rounds, TableAssigned(now=event.now, assignment=assignment, renewed_at=event.now))
+        for command in to_table(rounds, m.TableAssigned(now=event.now, assignment=assignment, renewed_at=event.now))
     )
 
 
-def set_targets(rounds: RoundsState, event: Targets) -> Commands:
+def set_targets(rounds: RoundsState, event: m.Targets) -> Commands:
     """Serve until these are reached."""
     rounds.targets = dict.fromkeys(event.paths, Target())
     return ()
 
 
-def reach_target(rounds: RoundsState, event: TargetReached) -> Commands:
+def reach_target(rounds: RoundsState, event: m.TargetReached) -> Commands:
     """One of them is reached."""
     rounds.set_target(event.path, Target(reached=True))
     return ()
 
 
-def pause(rounds: RoundsState, event: PauseRequested) -> Commands:
+def pause(rounds: RoundsState, event: m.PauseRequested) -> Commands:
     """Pause a table, now or once it is assigned."""
     rounds.paused |= {event.path}
-    return _to_each(rounds, rounds.of_path(event.path), TablePaused, event.now)
+    return _to_each(rounds, rounds.of_path(event.path), m.TablePaused, event.now)
 
 
-def resume(rounds: RoundsState, event: ResumeRequested) -> Commands:
+def resume(rounds: RoundsState, event: m.ResumeRequested) -> Commands:
     """Let a paused or suspended table wait for a round again."""
     rounds.paused -= {event.path}
-    return _to_each(rounds, rounds.of_path(event.path), TableResumed, event.now)
+    return _to_each(rounds, rounds.of_path(event.path), m.TableResumed, event.now)
 
 
-def stop(rounds: RoundsState, event: StopRequested) -> Commands:
+def stop(rounds: RoundsState, event: m.StopRequested) -> Commands:
     """Give tables without a round back, let running rounds finish early, and let commits end."""
-    return _to_each(rounds, list(rounds.assigned.values()), ServiceStops, event.now)
+    return _to_each(rounds, list(rounds.assigned.values()), m.ServiceStops, event.now)
 
 
-def stop_waiting(rounds: RoundsState, event: StopTimedOut) -> Commands:
+def stop_waiting(rounds: RoundsState, event: m.StopTimedOut) -> Commands:
     """Give up rounds that are not committed; a commit in progress is given up only at the second time."""
-    commands = _to_each(rounds, list(rounds.assigned.values()), RoundGivenUp, event.now)
+    commands = _to_each(rounds, list(rounds.assigned.values()), m.RoundGivenUp, event.now)
     rounds.timed_out = True
     return commands
 
 
-def stopped(rounds: RoundsState, _: Tick) -> Commands:
+def stopped(rounds: RoundsState, _: m.Tick) -> Commands:
     """Let the service end."""
-    return (Stopped(rounds.missed_targets()),)
+    return (m.Stopped(rounds.missed_targets()),)
 
 
 def _to_each(rounds: RoundsState, tables: list[TieringTable], event: Callable[..., object], now: float) -> Commands:
@@ -232,24 +204,24 @@ def _to_each(rounds: RoundsState, tables: list[TieringTable], event: Callable[..
 
 
 S = ServicePhase
-RULES: Rules[RoundsState, RoundsCommand] = Rules(
+RULES: Rules[RoundsState, m.RoundsCommand] = Rules(
     "service",
     ServicePhase,
-    Rule(S.STARTING, Tick, to=S.SERVING),
-    Rule(S.STOPPING, Tick, when=has_nothing_left, to=S.STOPPED, do=stopped),
-    Rule((S.SERVING, S.STOPPING, S.STOPPED), Tick),
-    Rule((S.STARTING, S.SERVING, S.STOPPING), Resumed, do=take_over),
-    Rule((S.SERVING, S.STOPPING), (HeartbeatAnswered, HeartbeatFailed), do=to_heartbeat),
-    Rule(tuple(S), Answer.__args__, do=to_table),
+    Rule(S.STARTING, m.Tick, to=S.SERVING),
+    Rule(S.STOPPING, m.Tick, when=has_nothing_left, to=S.STOPPED, do=stopped),
+    Rule((S.SERVING, S.STOPPING, S.STOPPED), m.Tick),
+    Rule((S.STARTING, S.SERVING, S.STOPPING), m.Resumed, do=take_over),
+    Rule((S.SERVING, S.STOPPING), (m.HeartbeatAnswered, m.HeartbeatFailed), do=to_heartbeat),
+    Rule(tuple(S), m.Answer.__args__, do=to_table),
     # After a stop they only show which targets were missed.
-    Rule((S.STARTING, S.STOPPING, S.STOPPED), Targets, when=has_no_targets, do=set_targets),
-    Rule(tuple(S), TargetReached, do=reach_target),
-    Rule(tuple(S), PauseRequested, do=pause),
-    Rule(tuple(S), ResumeRequested, do=resume),
-    Rule((S.STARTING, S.SERVING), StopRequested, to=S.STOPPING, do=stop),
-    Rule(S.STOPPING, StopRequested, do=stop),
-    Rule(S.STOPPED, StopRequested),
-    Rule((S.STOPPING, S.STOPPED), StopTimedOut, do=stop_waiting),
+    Rule((S.STARTING, S.STOPPING, S.STOPPED), m.Targets, when=has_no_targets, do=set_targets),
+    Rule(tuple(S), m.TargetReached, do=reach_target),
+    Rule(tuple(S), m.PauseRequested, do=pause),
+    Rule(tuple(S), m.ResumeRequested, do=resume),
+    Rule((S.STARTING, S.SERVING), m.StopRequested, to=S.STOPPING, do=stop),
+    Rule(S.STOPPING, m.StopRequested, do=stop),
+    Rule(S.STOPPED, m.StopRequested),
+    Rule((S.STOPPING, S.STOPPED), m.StopTimedOut, do=stop_waiting),
 )
 
 
@@ -260,13 +232,13 @@ class Rounds(RoundsState):
     heartbeat_rules = HEARTBEAT_RULES
     table_rules = TABLE_RULES
 
-    def take(self, event: RoundsEvent) -> Commands:
+    def take(self, event: m.RoundsEvent) -> Commands:
         """Do what an event asks for, stop if all targets of `once` are settled, and do what is due."""
         self.now = event.now
         self._next_due = self._tables = None
         commands = self.follow(event)
         if self.targets_are_settled():
-            commands += self.follow(StopRequested(now=event.now))
+            commands += self.follow(m.StopRequested(now=event.now))
         return commands if self.phase is S.STARTING else (*commands, *self._do_what_is_due(event.now))
 
     def _do_what_is_due(self, now: float) -> Commands:
@@ -275,14 +247,14 @@ class Rounds(RoundsState):
         for table_id, table in tuple(self.assigned.items()):
             if table.finish_by is not None and table.finish_by <= now:
                 why = "the maximum duration is over"
-                commands += to_table(self, RoundOverdue(now=now, table_id=table_id, reason=why))
+                commands += to_table(self, m.RoundOverdue(now=now, table_id=table_id, reason=why))
             elif table.retry_at is not None and table.retry_at <= now:
-                commands += to_table(self, RetryDue(now=now, table_id=table_id))
+                commands += to_table(self, m.RetryDue(now=now, table_id=table_id))
         free = self.free_places()
         for table in self.first_waiting(free) if free > 0 else ():
-            commands += to_table(self, RoundMayOpen(now=now, table_id=table.assignment.table_id))
+            commands += to_table(self, m.RoundMayOpen(now=now, table_id=table.assignment.table_id))
         while (at := self.next_yield(now)) is not None and at <= now:
             first = self.first_to_yield()
             why = "its splits fail, and another table waits" if first.failing else "a table that is late waits"
-            commands += to_table(self, RoundOverdue(now=now, table_id=first.assignment.table_id, reason=why))
-        return (*commands, *to_heartbeat(self, Tick(now=now)), *self.follow(Tick(now=now)))
+            commands += to_table(self, m.RoundOverdue(now=now, table_id=first.assignment.table_id, reason=why))
+        return (*commands, *to_heartbeat(self, m.Tick(now=now)), *self.follow(m.Tick(now=now)))

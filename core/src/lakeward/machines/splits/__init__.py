@@ -2,62 +2,15 @@
 
 from __future__ import annotations
 
-from lakeward.machines.splits.enumeration import Enumeration, enumerate_splits
-from lakeward.machines.splits.messages import (
-    Accept,
-    AllDone,
-    Assign,
-    AttemptDisconnected,
-    AttemptLost,
-    AttemptReconnected,
-    AttemptRegistered,
-    ConnectionsChecked,
-    FinishEarlyRequested,
-    GiveUp,
-    JobEnded,
-    NoMore,
-    Reject,
-    SendFinishEarly,
-    SplitDone,
-    SplitRequested,
-    SplitsCommand,
-    SplitsEvent,
-    SplitsRested,
-    SplitsReturned,
-)
-from lakeward.machines.splits.rules import ATTEMPTS, CONNECTIONS, ROUND, SPLITS, Splits
-from lakeward.machines.splits.state import AttemptPhase, ConnectionPhase, ReadingPhase, SplitPhase
-
-__all__ = [
-    "ATTEMPTS",
-    "CONNECTIONS",
-    "ROUND",
-    "SPLITS",
-    "Accept",
-    "AllDone",
-    "Assign",
-    "AttemptDisconnected",
-    "AttemptLost",
-    "AttemptPhase",
-    "AttemptReconnected",
-    "AttemptRegistered",
-    "ConnectionPhase",
-    "ConnectionsChecked",
-    "Enumeration",
-    "FinishEarlyRequested",
-    "GiveUp",
-    "JobEnded",
-    "NoMore",
-    "ReadingPhase",
-    "Reject",
-    "SendFinishEarly",
-    "SplitDone",
-    "SplitPhase",
-    "SplitRequested",
-    "Splits",
-    "SplitsCommand",
-    "SplitsEvent",
-    "SplitsRested",
-    "SplitsReturned",
-    "enumerate_splits",
-]
+from lakeward.machines.splits.enumeration import Enumeration as Enumeration
+from lakeward.machines.splits.enumeration import enumerate_splits as enumerate_splits
+from lakeward.machines.splits.messages import *  # noqa: F403 - its words: the events and commands
+from lakeward.machines.splits.rules import ATTEMPTS as ATTEMPTS
+from lakeward.machines.splits.rules import CONNECTIONS as CONNECTIONS
+from lakeward.machines.splits.rules import ROUND as ROUND
+from lakeward.machines.splits.rules import SPLITS as SPLITS
+from lakeward.machines.splits.rules import Splits as Splits
+from lakeward.machines.splits.state import AttemptPhase as AttemptPhase
+from lakeward.machines.splits.state import ConnectionPhase as ConnectionPhase
+from lakeward.machines.splits.state import ReadingPhase as ReadingPhase
+from lakeward.machines.splits.state import SplitPhase as SplitPhase

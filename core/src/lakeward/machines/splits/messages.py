@@ -13,87 +13,66 @@ from lakeward.model.splits import Split
 # --- events: what attempts of subtasks and their job report ---------------------------------------------------------
 
 
-class AttemptRegistered(Struct, frozen=True, kw_only=True):
+class _AtTime(Struct, frozen=True, kw_only=True):
+    now: float
+
+
+class _OfAttempt(_AtTime, frozen=True, kw_only=True):
+    subtask: int
+    attempt: int
+
+
+class AttemptRegistered(_OfAttempt, frozen=True, kw_only=True):
     """A subtask's attempt is ready. An older attempt of the same subtask is replaced: its splits are returned.
 
     The same attempt once more (it reconnected) changes nothing. `restored` are the withheld splits whose result this
     attempt sends again.
     """
 
-    now: float
-    subtask: int
-    attempt: int
     restored: frozenset[str] = frozenset()
 
 
-class SplitRequested(Struct, frozen=True, kw_only=True):
+class SplitRequested(_OfAttempt, frozen=True):
     """An attempt has nothing to read, or wants the next split while it still closes files of the last one."""
 
-    now: float
-    subtask: int
-    attempt: int
 
-
-class SplitDone(Struct, frozen=True, kw_only=True):
+class SplitDone(_OfAttempt, frozen=True, kw_only=True):
     """An attempt closed all files of a split. `end_offset` is the first offset not contained.
 
     Before `stop` only while finishing early; a snapshot split ends at its log offset, or later if it is a live scan.
     Repeated, it changes nothing.
     """
 
-    now: float
-    subtask: int
-    attempt: int
     split_id: str
     end_offset: int
 
 
-class AttemptLost(Struct, frozen=True, kw_only=True):
+class AttemptLost(_OfAttempt, frozen=True):
     """An attempt failed, was cancelled, or its connection is gone for good: its splits are returned."""
 
-    now: float
-    subtask: int
-    attempt: int
 
-
-class AttemptDisconnected(Struct, frozen=True, kw_only=True):
+class AttemptDisconnected(_OfAttempt, frozen=True):
     """The connection of an attempt closed; it may come back on another one."""
 
-    now: float
-    subtask: int
-    attempt: int
 
-
-class AttemptReconnected(Struct, frozen=True, kw_only=True):
+class AttemptReconnected(_OfAttempt, frozen=True):
     """The same attempt goes on over another connection."""
 
-    now: float
-    subtask: int
-    attempt: int
 
-
-class ConnectionsChecked(Struct, frozen=True, kw_only=True):
+class ConnectionsChecked(_AtTime, frozen=True):
     """Time passed: an attempt may have been disconnected for too long."""
 
-    now: float
 
-
-class SplitsRested(Struct, frozen=True, kw_only=True):
+class SplitsRested(_AtTime, frozen=True):
     """Time passed: a split that failed again and again may be due for its next try."""
 
-    now: float
 
-
-class JobEnded(Struct, frozen=True, kw_only=True):
+class JobEnded(_AtTime, frozen=True):
     """The job has ended, successfully or not: all attempts are gone, unfinished splits are returned."""
 
-    now: float
 
-
-class FinishEarlyRequested(Struct, frozen=True, kw_only=True):
+class FinishEarlyRequested(_AtTime, frozen=True):
     """The round is to finish early; repeated, it changes nothing."""
-
-    now: float
 
 
 SplitsEvent = (
@@ -110,6 +89,11 @@ SplitsEvent = (
 )
 
 # --- events of one thing that another one causes --------------------------------------------------------------------
+
+
+class _Attempt(Struct, frozen=True):
+    subtask: int
+    attempt: int
 
 
 class SplitAssigned(Struct, frozen=True):
@@ -143,25 +127,16 @@ class AttemptReplaced(Struct, frozen=True):
     by: int
 
 
-class AttemptEnded(Struct, frozen=True):
+class AttemptEnded(_Attempt, frozen=True):
     """The job of an attempt has ended."""
 
-    subtask: int
-    attempt: int
 
-
-class AttemptDismissed(Struct, frozen=True):
+class AttemptDismissed(_Attempt, frozen=True):
     """Every split has ended while an attempt waits for one."""
 
-    subtask: int
-    attempt: int
 
-
-class ConnectionOverdue(Struct, frozen=True):
+class ConnectionOverdue(_Attempt, frozen=True):
     """An attempt has not reconnected in time."""
-
-    subtask: int
-    attempt: int
 
 
 class SplitsEnded(Struct, frozen=True):
@@ -187,26 +162,18 @@ ConnectionMoved = AttemptDisconnected | AttemptReconnected | ConnectionOverdue
 # --- commands: what the job does ------------------------------------------------------------------------------------
 
 
-class Assign(Struct, frozen=True):
+class Assign(_Attempt, frozen=True):
     """Assign this split to this attempt."""
 
-    subtask: int
-    attempt: int
     split: Split
 
 
-class NoMore(Struct, frozen=True):
+class NoMore(_Attempt, frozen=True):
     """Tell this attempt that no more splits will come."""
 
-    subtask: int
-    attempt: int
 
-
-class SendFinishEarly(Struct, frozen=True):
+class SendFinishEarly(_Attempt, frozen=True):
     """Tell this attempt, which holds a split, to finish early."""
-
-    subtask: int
-    attempt: int
 
 
 class Accept(Struct, frozen=True):
@@ -215,14 +182,12 @@ class Accept(Struct, frozen=True):
     split_id: str
 
 
-class Reject(Struct, frozen=True):
+class Reject(_Attempt, frozen=True):
     """The event of this attempt does not count: delete the files in it, and cancel the attempt.
 
     Also returned for an attempt that a newer one replaced. Files of accepted results stay.
     """
 
-    subtask: int
-    attempt: int
     reason: str
 
 

@@ -27,36 +27,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from lakeward.machines.machine import Rule, Rules
-from lakeward.machines.splits.messages import (
-    Accept,
-    AllDone,
-    Assign,
-    AttemptDisconnected,
-    AttemptDismissed,
-    AttemptEnded,
-    AttemptLost,
-    AttemptReconnected,
-    AttemptRegistered,
-    AttemptReplaced,
-    ConnectionOverdue,
-    ConnectionsChecked,
-    FinishEarlyRequested,
-    GiveUp,
-    JobEnded,
-    NoMore,
-    Reject,
-    SendFinishEarly,
-    SplitAssigned,
-    SplitDone,
-    SplitLeftOut,
-    SplitRequested,
-    SplitReturned,
-    SplitsCommand,
-    SplitsEnded,
-    SplitsEvent,
-    SplitsRested,
-    SplitsReturned,
-)
+from lakeward.machines.splits import messages as m
 from lakeward.machines.splits.state import (
     AttemptPhase,
     ConnectionPhase,
@@ -82,23 +53,23 @@ MOMENT_S = 1.0
 """Longest time in seconds in which the connections of one lost executor are seen to close."""
 MOMENT_SHARE = 0.2
 """It is at most this share of the time in which an attempt may reconnect."""
-Commands = tuple[SplitsCommand, ...]
-ConnectionEvent = AttemptDisconnected | AttemptReconnected
+Commands = tuple[m.SplitsCommand, ...]
+ConnectionEvent = m.AttemptDisconnected | m.AttemptReconnected
 
 # --- splits ---------------------------------------------------------------------------------------------------------
 
 
-def is_withheld(held: RoundSplits, event: SplitReturned) -> bool:
+def is_withheld(held: RoundSplits, event: m.SplitReturned) -> bool:
     """Only its result has to be sent again."""
     return event.split_id in held.restored_withheld
 
 
-def finishes_early(held: RoundSplits, _: SplitReturned) -> bool:
+def finishes_early(held: RoundSplits, _: m.SplitReturned) -> bool:
     """The round finishes early."""
     return held.finishing_early
 
 
-def give(held: RoundSplits, event: SplitAssigned) -> Commands:
+def give(held: RoundSplits, event: m.SplitAssigned) -> Commands:
     """Note who has it; a result that was withheld is sent without being asked for."""
     attempt = (event.subtask, event.attempt)
     held.holders[event.split_id] = attempt
@@ -106,12 +77,12 @@ def give(held: RoundSplits, event: SplitAssigned) -> Commands:
     return held.step_attempt(event)
 
 
-def assign(held: RoundSplits, event: SplitAssigned) -> Commands:
+def assign(held: RoundSplits, event: m.SplitAssigned) -> Commands:
     """Have it read."""
-    return (*give(held, event), Assign(event.subtask, event.attempt, held.splits[event.split_id]))
+    return (*give(held, event), m.Assign(event.subtask, event.attempt, held.splits[event.split_id]))
 
 
-def release(held: RoundSplits, event: SplitReturned | SplitDone) -> Commands:
+def release(held: RoundSplits, event: m.SplitReturned | m.SplitDone) -> Commands:
     """Nobody has it any more."""
     attempt = held.holders[event.split_id]
     del held.holders[event.split_id]
@@ -119,7 +90,7 @@ def release(held: RoundSplits, event: SplitReturned | SplitDone) -> Commands:
     return ()
 
 
-def put_back(held: RoundSplits, event: SplitReturned) -> Commands:
+def put_back(held: RoundSplits, event: m.SplitReturned) -> Commands:
     """Let it be assigned again, once it has rested; the end of a job says nothing against its splits."""
     release(held, event)
     pause_s = 0.0
@@ -133,68 +104,68 @@ def put_back(held: RoundSplits, event: SplitReturned) -> Commands:
     return ()
 
 
-def skip(held: RoundSplits, _: SplitLeftOut | SplitReturned) -> Commands:
+def skip(held: RoundSplits, _: m.SplitLeftOut | m.SplitReturned) -> Commands:
     """Leave it to the next round."""
     held.incomplete = True
     held.open -= 1
     return ()
 
 
-def skip_returned(held: RoundSplits, event: SplitReturned) -> Commands:
+def skip_returned(held: RoundSplits, event: m.SplitReturned) -> Commands:
     """Leave it to the next round; nobody has it any more."""
     return (*release(held, event), *skip(held, event))
 
 
-def accept(held: RoundSplits, event: SplitDone) -> Commands:
+def accept(held: RoundSplits, event: m.SplitDone) -> Commands:
     """Keep its result."""
     release(held, event)
     held.incomplete = held.incomplete or event.end_offset < end_of(held.splits[event.split_id])
     held.finishes[event.split_id] = ((event.subtask, event.attempt), event.end_offset)
     held.open -= 1
-    return (Accept(event.split_id),)
+    return (m.Accept(event.split_id),)
 
 
-SPLITS: Rules[RoundSplits, SplitsCommand] = Rules(
+SPLITS: Rules[RoundSplits, m.SplitsCommand] = Rules(
     "splits",
     SplitPhase,
-    Rule(UNASSIGNED, SplitAssigned, to=ASSIGNED, do=assign),
-    Rule(UNASSIGNED, SplitLeftOut, to=SKIPPED, do=skip),
-    Rule(WITHHELD, SplitAssigned, to=ASSIGNED, do=give),
-    Rule(ASSIGNED, SplitReturned, when=is_withheld, to=WITHHELD, do=release),
-    Rule(ASSIGNED, SplitReturned, when=finishes_early, to=SKIPPED, do=skip_returned),
-    Rule(ASSIGNED, SplitReturned, to=UNASSIGNED, do=put_back),
-    Rule(ASSIGNED, SplitDone, to=FINISHED, do=accept),
+    Rule(UNASSIGNED, m.SplitAssigned, to=ASSIGNED, do=assign),
+    Rule(UNASSIGNED, m.SplitLeftOut, to=SKIPPED, do=skip),
+    Rule(WITHHELD, m.SplitAssigned, to=ASSIGNED, do=give),
+    Rule(ASSIGNED, m.SplitReturned, when=is_withheld, to=WITHHELD, do=release),
+    Rule(ASSIGNED, m.SplitReturned, when=finishes_early, to=SKIPPED, do=skip_returned),
+    Rule(ASSIGNED, m.SplitReturned, to=UNASSIGNED, do=put_back),
+    Rule(ASSIGNED, m.SplitDone, to=FINISHED, do=accept),
 )
 
 # --- attempts -------------------------------------------------------------------------------------------------------
 
 
-def restores_withheld(held: RoundSplits, event: AttemptRegistered) -> bool:
+def restores_withheld(held: RoundSplits, event: m.AttemptRegistered) -> bool:
     """It sends no result again but those that nobody else sends."""
     return all(held.phases.get(split_id) is WITHHELD for split_id in event.restored)
 
 
-def nothing_is_left(held: RoundSplits, _: SplitRequested) -> bool:
+def nothing_is_left(held: RoundSplits, _: m.SplitRequested) -> bool:
     """Every split is finished or skipped."""
     return held.done
 
 
-def nothing_is_free(held: RoundSplits, _: SplitRequested) -> bool:
+def nothing_is_free(held: RoundSplits, _: m.SplitRequested) -> bool:
     """No split can be assigned now."""
     return not held.has_free
 
 
-def is_of_round(held: RoundSplits, event: SplitDone) -> bool:
+def is_of_round(held: RoundSplits, event: m.SplitDone) -> bool:
     """The round has this split."""
     return event.split_id in held.splits
 
 
-def was_accepted(held: RoundSplits, event: SplitDone) -> bool:
+def was_accepted(held: RoundSplits, event: m.SplitDone) -> bool:
     """It says the same again: its files count, and must not be rejected."""
     return held.finishes.get(event.split_id) == ((event.subtask, event.attempt), event.end_offset)
 
 
-def finishes(held: RoundSplits, event: SplitDone) -> bool:
+def finishes(held: RoundSplits, event: m.SplitDone) -> bool:
     """It has the split and read all of it, or as much as a round that finishes early needs."""
     if held.holders.get(event.split_id) != (event.subtask, event.attempt):
         return False
@@ -206,50 +177,50 @@ def finishes(held: RoundSplits, event: SplitDone) -> bool:
     return held.finishing_early and split.start <= event.end_offset < split.stop
 
 
-def finishes_last(held: RoundSplits, event: SplitDone) -> bool:
+def finishes_last(held: RoundSplits, event: m.SplitDone) -> bool:
     """It has no other split, and did not ask for one."""
     return finishes(held, event) and len(held.held[event.subtask, event.attempt]) == 1
 
 
-def finishes_last_and_waits(held: RoundSplits, event: SplitDone) -> bool:
+def finishes_last_and_waits(held: RoundSplits, event: m.SplitDone) -> bool:
     """It has no other split, and none was free when it asked for one."""
     return finishes_last(held, event) and (event.subtask, event.attempt) in held.waiting
 
 
-def register(held: RoundSplits, event: AttemptRegistered) -> Commands:
+def register(held: RoundSplits, event: m.AttemptRegistered) -> Commands:
     """Let it replace the older attempt of its subtask, and send again what is withheld."""
     commands: Commands = ()
     older = held.newest.get(event.subtask)
     if older is not None and held.attempts[event.subtask, older] is not GONE:
-        commands = held.step_attempt(AttemptReplaced(event.now, event.subtask, older, event.attempt))
+        commands = held.step_attempt(m.AttemptReplaced(event.now, event.subtask, older, event.attempt))
     attempt = (event.subtask, event.attempt)
     held.newest[event.subtask] = event.attempt
     held.held[attempt] = frozenset()
     held.connections[attempt] = CONNECTED
     for split_id in sorted(event.restored, key=held.rank.__getitem__):
-        held.step_split(SplitAssigned(split_id, *attempt))
+        held.step_split(m.SplitAssigned(split_id, *attempt))
     return commands
 
 
-def wait(held: RoundSplits, event: SplitRequested) -> Commands:
+def wait(held: RoundSplits, event: m.SplitRequested) -> Commands:
     """Serve it in its turn."""
     attempt = (event.subtask, event.attempt)
     held.waiting = held.waiting if attempt in held.waiting else (*held.waiting, attempt)
     return ()
 
 
-def dismiss(_: RoundSplits, event: SplitRequested | AttemptDismissed) -> Commands:
+def dismiss(_: RoundSplits, event: m.SplitRequested | m.AttemptDismissed) -> Commands:
     """Tell it that nothing is left."""
-    return (NoMore(event.subtask, event.attempt),)
+    return (m.NoMore(event.subtask, event.attempt),)
 
 
-def reject(_: RoundSplits, event: AttemptRegistered | SplitRequested | SplitDone) -> Commands:
+def reject(_: RoundSplits, event: m.AttemptRegistered | m.SplitRequested | m.SplitDone) -> Commands:
     """Tell it that it does not count."""
     reason = f"attempt {event.attempt} of subtask {event.subtask} was lost or replaced"
-    return (Reject(event.subtask, event.attempt, reason),)
+    return (m.Reject(event.subtask, event.attempt, reason),)
 
 
-def leave(held: RoundSplits, event: AttemptLost | AttemptReplaced | AttemptEnded) -> Commands:
+def leave(held: RoundSplits, event: m.AttemptLost | m.AttemptReplaced | m.AttemptEnded) -> Commands:
     """Wait for it no more."""
     attempt = (event.subtask, event.attempt)
     held.waiting = tuple(one for one in held.waiting if one != attempt)
@@ -258,73 +229,73 @@ def leave(held: RoundSplits, event: AttemptLost | AttemptReplaced | AttemptEnded
     return ()
 
 
-def lose(held: RoundSplits, event: AttemptLost | AttemptReplaced) -> Commands:
+def lose(held: RoundSplits, event: m.AttemptLost | m.AttemptReplaced) -> Commands:
     """Return what it was reading."""
     leave(held, event)
     return return_splits(held, held.held[event.subtask, event.attempt], event.now, failed=True)
 
 
-def lose_replaced(held: RoundSplits, event: AttemptReplaced) -> Commands:
+def lose_replaced(held: RoundSplits, event: m.AttemptReplaced) -> Commands:
     """Return what it was reading, and cancel it."""
-    return (*lose(held, event), Reject(event.subtask, event.attempt, f"replaced by attempt {event.by}"))
+    return (*lose(held, event), m.Reject(event.subtask, event.attempt, f"replaced by attempt {event.by}"))
 
 
 def return_splits(held: RoundSplits, split_ids: Iterable[str], now: float, *, failed: bool) -> Commands:
     """Have splits read again, or skipped if the round finishes early."""
     returned = sorted(split_ids, key=held.rank.__getitem__)
     for split_id in returned:
-        held.step_split(SplitReturned(now, split_id, failed))
+        held.step_split(m.SplitReturned(now, split_id, failed))
     unread = tuple(held.splits[split_id] for split_id in returned if split_id not in held.restored_withheld)
-    return (SplitsReturned(unread),) if unread and not held.finishing_early else ()
+    return (m.SplitsReturned(unread),) if unread and not held.finishing_early else ()
 
 
-ATTEMPTS: Rules[RoundSplits, SplitsCommand] = Rules(
+ATTEMPTS: Rules[RoundSplits, m.SplitsCommand] = Rules(
     "split_attempts",
     AttemptPhase,
-    Rule(UNKNOWN, AttemptRegistered, when=restores_withheld, to=READY, do=register),
-    Rule(ALIVE, AttemptRegistered),
-    Rule(READY, SplitRequested, when=nothing_is_left, to=DISMISSED, do=dismiss),
-    Rule(READY, SplitRequested, when=nothing_is_free, to=IDLE, do=wait),
-    Rule((READY, BUSY), SplitRequested, do=wait),
-    Rule(IDLE, SplitRequested),
-    Rule(DISMISSED, SplitRequested, do=dismiss),
-    Rule((READY, BUSY, IDLE), SplitAssigned, to=BUSY),
-    Rule((*ALIVE, GONE), SplitDone, when=was_accepted),
-    Rule(BUSY, SplitDone, when=finishes_last_and_waits, to=IDLE, do=RoundSplits.step_split),
-    Rule(BUSY, SplitDone, when=finishes_last, to=READY, do=RoundSplits.step_split),
-    Rule(BUSY, SplitDone, when=finishes, do=RoundSplits.step_split),
-    Rule(IDLE, AttemptDismissed, to=DISMISSED, do=dismiss),
-    Rule(ALIVE, AttemptLost, to=GONE, do=lose),
-    Rule(ALIVE, AttemptReplaced, to=GONE, do=lose_replaced),
-    Rule(ALIVE, AttemptEnded, to=GONE, do=leave),
-    Rule(GONE, SplitDone, when=is_of_round, do=reject),
-    Rule(GONE, (AttemptRegistered, SplitRequested), do=reject),
-    Rule((UNKNOWN, GONE), AttemptLost),
+    Rule(UNKNOWN, m.AttemptRegistered, when=restores_withheld, to=READY, do=register),
+    Rule(ALIVE, m.AttemptRegistered),
+    Rule(READY, m.SplitRequested, when=nothing_is_left, to=DISMISSED, do=dismiss),
+    Rule(READY, m.SplitRequested, when=nothing_is_free, to=IDLE, do=wait),
+    Rule((READY, BUSY), m.SplitRequested, do=wait),
+    Rule(IDLE, m.SplitRequested),
+    Rule(DISMISSED, m.SplitRequested, do=dismiss),
+    Rule((READY, BUSY, IDLE), m.SplitAssigned, to=BUSY),
+    Rule((*ALIVE, GONE), m.SplitDone, when=was_accepted),
+    Rule(BUSY, m.SplitDone, when=finishes_last_and_waits, to=IDLE, do=RoundSplits.step_split),
+    Rule(BUSY, m.SplitDone, when=finishes_last, to=READY, do=RoundSplits.step_split),
+    Rule(BUSY, m.SplitDone, when=finishes, do=RoundSplits.step_split),
+    Rule(IDLE, m.AttemptDismissed, to=DISMISSED, do=dismiss),
+    Rule(ALIVE, m.AttemptLost, to=GONE, do=lose),
+    Rule(ALIVE, m.AttemptReplaced, to=GONE, do=lose_replaced),
+    Rule(ALIVE, m.AttemptEnded, to=GONE, do=leave),
+    Rule(GONE, m.SplitDone, when=is_of_round, do=reject),
+    Rule(GONE, (m.AttemptRegistered, m.SplitRequested), do=reject),
+    Rule((UNKNOWN, GONE), m.AttemptLost),
 )
 
 # --- connections ----------------------------------------------------------------------------------------------------
 
 
-def note_closed(held: RoundSplits, event: AttemptDisconnected) -> Commands:
+def note_closed(held: RoundSplits, event: m.AttemptDisconnected) -> Commands:
     """Count the time from here."""
     held.disconnected_at[event.subtask, event.attempt] = event.now
     return ()
 
 
-def note_open(held: RoundSplits, event: AttemptReconnected | ConnectionOverdue) -> Commands:
+def note_open(held: RoundSplits, event: m.AttemptReconnected | m.ConnectionOverdue) -> Commands:
     """Count the time no more."""
     del held.disconnected_at[event.subtask, event.attempt]
     return ()
 
 
-CONNECTIONS: Rules[RoundSplits, SplitsCommand] = Rules(
+CONNECTIONS: Rules[RoundSplits, m.SplitsCommand] = Rules(
     "split_connections",
     ConnectionPhase,
-    Rule(CONNECTED, AttemptDisconnected, to=DISCONNECTED, do=note_closed),
-    Rule(DISCONNECTED, AttemptReconnected, to=CONNECTED, do=note_open),
-    Rule(DISCONNECTED, ConnectionOverdue, to=GIVEN_UP, do=note_open),
-    Rule((DISCONNECTED, GIVEN_UP), AttemptDisconnected),
-    Rule((CONNECTED, GIVEN_UP), AttemptReconnected),
+    Rule(CONNECTED, m.AttemptDisconnected, to=DISCONNECTED, do=note_closed),
+    Rule(DISCONNECTED, m.AttemptReconnected, to=CONNECTED, do=note_open),
+    Rule(DISCONNECTED, m.ConnectionOverdue, to=GIVEN_UP, do=note_open),
+    Rule((DISCONNECTED, GIVEN_UP), m.AttemptDisconnected),
+    Rule((CONNECTED, GIVEN_UP), m.AttemptReconnected),
 )
 
 # --- the round ------------------------------------------------------------------------------------------------------
@@ -335,22 +306,22 @@ def has_connection(held: RoundSplits, event: ConnectionEvent) -> bool:
     return (event.subtask, event.attempt) in held.connections
 
 
-def one_is_overdue(held: RoundSplits, event: ConnectionsChecked) -> bool:
+def one_is_overdue(held: RoundSplits, event: m.ConnectionsChecked) -> bool:
     """An attempt has not reconnected in time."""
     return event.now >= held.reconnect_by
 
 
-def give_up(held: RoundSplits, event: ConnectionsChecked) -> Commands:
+def give_up(held: RoundSplits, event: m.ConnectionsChecked) -> Commands:
     """Give up who is overdue, and with it those whose connection closed within a moment of it."""
     moment_s = min(MOMENT_S, MOMENT_SHARE * held.reconnect_s)
     overdue = max(held.reconnect_by - held.reconnect_s + moment_s, event.now - held.reconnect_s)
     found = sorted(attempt for attempt, at in held.disconnected_at.items() if at <= overdue)
     for attempt in found:
-        held.step_connection(ConnectionOverdue(*attempt))
-    return (GiveUp(tuple(found)),)
+        held.step_connection(m.ConnectionOverdue(*attempt))
+    return (m.GiveUp(tuple(found)),)
 
 
-def wake(held: RoundSplits, event: SplitsRested) -> Commands:
+def wake(held: RoundSplits, event: m.SplitsRested) -> Commands:
     """Let the splits that have rested be assigned again."""
     for split_id in [split_id for split_id, at in held.resting.items() if at <= event.now]:
         del held.resting[split_id]
@@ -358,56 +329,56 @@ def wake(held: RoundSplits, event: SplitsRested) -> Commands:
     return ()
 
 
-def end_attempts(held: RoundSplits, event: JobEnded) -> Commands:
+def end_attempts(held: RoundSplits, event: m.JobEnded) -> Commands:
     """Return what all of them were reading; nothing rests any more."""
-    wake(held, SplitsRested(now=inf))
+    wake(held, m.SplitsRested(now=inf))
     alive = [attempt for attempt, phase in held.attempts.items() if phase is not GONE]
     for attempt in alive:
-        held.step_attempt(AttemptEnded(*attempt))
+        held.step_attempt(m.AttemptEnded(*attempt))
     returned = [split_id for attempt in alive for split_id in held.held[attempt]]
     return return_splits(held, returned, event.now, failed=False)
 
 
-def finish_early(held: RoundSplits, event: FinishEarlyRequested) -> Commands:
+def finish_early(held: RoundSplits, event: m.FinishEarlyRequested) -> Commands:
     """Assign nothing more, but what was begun; a split that rests is left out, too."""
     note_early(held, event)
-    wake(held, SplitsRested(now=inf))
+    wake(held, m.SplitsRested(now=inf))
     free = held.free
     for split_id in free:
         if split_id not in held.begun:
-            held.step_split(SplitLeftOut(split_id))
+            held.step_split(m.SplitLeftOut(split_id))
     held.keep_free(split_id for split_id in free if split_id in held.begun)
-    return tuple(SendFinishEarly(*attempt) for attempt, splits in held.held.items() if splits)
+    return tuple(m.SendFinishEarly(*attempt) for attempt, splits in held.held.items() if splits)
 
 
-def note_early(held: RoundSplits, _: FinishEarlyRequested) -> Commands:
+def note_early(held: RoundSplits, _: m.FinishEarlyRequested) -> Commands:
     """Remember it."""
     held.finishing_early = True
     return ()
 
 
-def end(held: RoundSplits, _: SplitsEnded) -> Commands:
+def end(held: RoundSplits, _: m.SplitsEnded) -> Commands:
     """Dismiss those that wait."""
     waiting, held.waiting = held.waiting, ()
-    dismissed = [one for attempt in waiting for one in held.step_attempt(AttemptDismissed(*attempt))]
-    return (*dismissed, AllDone(held.incomplete))
+    dismissed = [one for attempt in waiting for one in held.step_attempt(m.AttemptDismissed(*attempt))]
+    return (*dismissed, m.AllDone(held.incomplete))
 
 
 ANY = (READING, EARLY, DONE)
-ROUND: Rules[RoundSplits, SplitsCommand] = Rules(
+ROUND: Rules[RoundSplits, m.SplitsCommand] = Rules(
     "round_splits",
     ReadingPhase,
-    Rule(ANY, (AttemptRegistered, SplitRequested, SplitDone, AttemptLost), do=RoundSplits.step_attempt),
-    Rule(ANY, (AttemptDisconnected, AttemptReconnected), when=has_connection, do=RoundSplits.step_connection),
-    Rule(ANY, (AttemptDisconnected, AttemptReconnected)),
-    Rule(ANY, ConnectionsChecked, when=one_is_overdue, do=give_up),
-    Rule(ANY, ConnectionsChecked),
-    Rule(ANY, SplitsRested, do=wake),
-    Rule(ANY, JobEnded, do=end_attempts),
-    Rule(READING, FinishEarlyRequested, to=EARLY, do=finish_early),
-    Rule(EARLY, FinishEarlyRequested),
-    Rule(DONE, FinishEarlyRequested, do=note_early),
-    Rule((READING, EARLY), SplitsEnded, to=DONE, do=end),
+    Rule(ANY, (m.AttemptRegistered, m.SplitRequested, m.SplitDone, m.AttemptLost), do=RoundSplits.step_attempt),
+    Rule(ANY, (m.AttemptDisconnected, m.AttemptReconnected), when=has_connection, do=RoundSplits.step_connection),
+    Rule(ANY, (m.AttemptDisconnected, m.AttemptReconnected)),
+    Rule(ANY, m.ConnectionsChecked, when=one_is_overdue, do=give_up),
+    Rule(ANY, m.ConnectionsChecked),
+    Rule(ANY, m.SplitsRested, do=wake),
+    Rule(ANY, m.JobEnded, do=end_attempts),
+    Rule(READING, m.FinishEarlyRequested, to=EARLY, do=finish_early),
+    Rule(EARLY, m.FinishEarlyRequested),
+    Rule(DONE, m.FinishEarlyRequested, do=note_early),
+    Rule((READING, EARLY), m.SplitsEnded, to=DONE, do=end),
 )
 
 
@@ -416,14 +387,14 @@ class Splits(RoundSplits):
 
     rules, split_rules, attempt_rules, connection_rules = ROUND, SPLITS, ATTEMPTS, CONNECTIONS
 
-    def take(self, event: SplitsEvent) -> Commands:
+    def take(self, event: m.SplitsEvent) -> Commands:
         """Execute the rule of an event, and serve those that wait."""
         commands = (*super().take(event), *self._serve())
-        return commands if self.open or self.done else (*commands, *self.follow(SplitsEnded()))
+        return commands if self.open or self.done else (*commands, *self.follow(m.SplitsEnded()))
 
-    def _serve(self) -> Iterator[SplitsCommand]:
+    def _serve(self) -> Iterator[m.SplitsCommand]:
         """Assign free splits to the attempts that wait, first come first served."""
         while self.waiting and self.has_free:
             attempt, *rest = self.waiting
             self.waiting = tuple(rest)
-            yield from self.step_split(SplitAssigned(self.take_free(), *attempt))
+            yield from self.step_split(m.SplitAssigned(self.take_free(), *attempt))
