@@ -12,9 +12,8 @@ import pytest
 
 from lakeward import machines
 from lakeward.cli.reference import draw_machines
-from lakeward.machines.diagrams import NAMES, render, states
+from lakeward.machines.diagrams import NAMES, TABLES, render, states
 from lakeward.machines.machine import MachineState
-from lakeward.machines.registry import TABLES
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,8 +18,8 @@ import pytest
 from msgspec import Struct
 
 from lakeward.errors import IllegalEventError, UsageError
+from lakeward.machines.diagrams import TABLES
 from lakeward.machines.machine import Machine, Rule, Rules
-from lakeward.machines.registry import TABLES
 from lakeward_machine_stories import (
     alignment,
     checkpoints,

@@ -7,14 +7,39 @@ Pages of `docs/explanation` contain the output of `render` between two marks. A 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from lakeward.machines.registry import TABLES
+from lakeward.machines import checkpoints, exchange, gang, launches, leases, link, recovery, rounds, splits
+from lakeward.machines.checkpoints import gateway
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from enum import Enum
 
+    from lakeward.machines.machine import Rules
+
+_RULES: tuple[Rules[Any, Any], ...] = (
+    checkpoints.RULES,
+    checkpoints.ATTEMPT_RULES,
+    exchange.ALIGNMENT,
+    exchange.OUTPUT,
+    gang.RULES,
+    gateway.RULES,
+    launches.RULES,
+    leases.RULES,
+    leases.BUCKET_RULES,
+    link.RULES,
+    recovery.RULES,
+    rounds.RULES,
+    rounds.HEARTBEAT_RULES,
+    rounds.TABLE_RULES,
+    splits.SPLITS,
+    splits.ATTEMPTS,
+    splits.CONNECTIONS,
+    splits.ROUND,
+)
+TABLES: Mapping[str, Rules[Any, Any]] = {rules.name: rules for rules in _RULES}
+"""All tables of rules, by the name under which the docs show them."""
 NAMES = tuple(TABLES)
 """The tables that can be drawn."""
 _BLOCK = re.compile(r"<!-- drawn: (\w+) -->\n.*?<!-- end -->", re.DOTALL)

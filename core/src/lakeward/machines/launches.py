@@ -231,21 +231,6 @@ UNFINISHED = "its subtasks ended with splits unfinished"
 # --- conditions -----------------------------------------------------------------------------------------------------
 
 
-def is_of_another(launches: LaunchesState, event: LaunchFinished) -> bool:
-    """The end of an earlier launch is said late."""
-    return event.number != launches.number
-
-
-def asks_store(_: LaunchesState, event: LaunchFinished) -> bool:
-    """The newest checkpoint is not known yet."""
-    return event.store_asked
-
-
-def was_launched_often_enough(launches: LaunchesState, _: WorkReturned) -> bool:
-    """The job has been launched as often as it may be."""
-    return launches.number >= launches.limit
-
-
 def is_to_pause(launches: LaunchesState, _: WorkReturned) -> bool:
     """The next launch is to wait."""
     return launches.pauses.after(launches.number) > 0
@@ -254,11 +239,6 @@ def is_to_pause(launches: LaunchesState, _: WorkReturned) -> bool:
 def is_time(launches: LaunchesState, event: PauseOver) -> bool:
     """The pause before the next launch is over."""
     return launches.paused_until is not None and event.now >= launches.paused_until
-
-
-def is_first(launches: LaunchesState, _: SubtaskDeployed) -> bool:
-    """No subtask of the round was deployed before."""
-    return not launches.started
 
 
 def is_written(_: LaunchesState, event: AllRead) -> bool:
@@ -302,11 +282,6 @@ def ask(launches: LaunchesState, event: LaunchFinished) -> Commands:
     launches.reason = launches.reason or event.reason or UNFINISHED
     launches.at_work = False
     return (TellLost(launches.reason),)
-
-
-def return_work(_: LaunchesState, __: StoreAnswered) -> Commands:
-    """Return what the launch did not finish."""
-    return (ReturnWork(),)
 
 
 def give_up(launches: LaunchesState, event: WorkReturned) -> Commands:
@@ -377,19 +352,19 @@ RULES: Rules[LaunchesState, LaunchesCommand] = Rules(
     "launches",
     LaunchPhase,
     Rule(PLANNED, LaunchRequested, to=RUNNING, do=launch),
-    Rule((RUNNING, ENDING), SubtaskDeployed, when=is_first, do=start),
+    Rule((RUNNING, ENDING), SubtaskDeployed, when=lambda launches, _: not launches.started, do=start),
     Rule((RUNNING, ENDING, WRITTEN, STOPPING), SubtaskDeployed, do=work),
     # --- a launch is lost, or ends by itself ----------------------------------------------------------------------
     Rule(RUNNING, LaunchLost, to=ENDING, do=lose),
     Rule((ENDING, WRITTEN, STOPPING, ASKING, RETURNING, PAUSED, COUNTING, ENDED), LaunchLost),
-    Rule(tuple(LaunchPhase), LaunchFinished, when=is_of_another),
-    Rule((RUNNING, ENDING), LaunchFinished, when=asks_store, to=ASKING, do=ask),
+    Rule(tuple(LaunchPhase), LaunchFinished, when=lambda launches, event: event.number != launches.number),
+    Rule((RUNNING, ENDING), LaunchFinished, when=lambda _, event: event.store_asked, to=ASKING, do=ask),
     Rule((RUNNING, ENDING), LaunchFinished, to=RETURNING, do=finish),
     Rule((WRITTEN, STOPPING), LaunchFinished, to=ENDED, do=end),
-    Rule(ASKING, StoreAnswered, to=RETURNING, do=return_work),
+    Rule(ASKING, StoreAnswered, to=RETURNING, do=lambda _, __: (ReturnWork(),)),
     Rule((PLANNED, RUNNING, ENDING, WRITTEN, STOPPING, RETURNING, PAUSED, COUNTING, ENDED), StoreAnswered),
     # --- the next one ---------------------------------------------------------------------------------------------
-    Rule(RETURNING, WorkReturned, when=was_launched_often_enough, to=ENDED, do=give_up),
+    Rule(RETURNING, WorkReturned, when=lambda launches, _: launches.number >= launches.limit, to=ENDED, do=give_up),
     Rule(RETURNING, WorkReturned, when=is_to_pause, to=PAUSED, do=pause),
     Rule(RETURNING, WorkReturned, to=COUNTING, do=count_at_once),
     Rule(ENDED, WorkReturned),

@@ -371,11 +371,6 @@ def ask(link: LinkState, event: HeartbeatRequested) -> Commands:
     return (Transmit(_heartbeat(link)),) if link.phase is CONNECTED else ()
 
 
-def hang_up(_: LinkState, __: CloseRequested) -> Commands:
-    """Close the connection."""
-    return (Disconnect(),)
-
-
 def settle(link: LinkState) -> Commands:
     """Tell the subtask that it may end, once that was sent and everything is acknowledged."""
     return (ReportSettled(),) if link.done is not None and not link.open_channel().unacked() else ()
@@ -418,7 +413,7 @@ RULES: Rules[LinkState, LinkCommand] = Rules(
     Rule(RECONNECTING, SendRequested, do=let_wait),
     Rule((CONNECTED, RECONNECTING), (ConnectionLost, PeerRejected), to=CLOSED, do=report_lost),
     Rule((CONNECTED, RECONNECTING), HeartbeatRequested, do=ask),
-    Rule((REGISTERING, CONNECTED, RECONNECTING), CloseRequested, to=CLOSED, do=hang_up),
+    Rule((REGISTERING, CONNECTED, RECONNECTING), CloseRequested, to=CLOSED, do=lambda _, __: (Disconnect(),)),
     # What was under way on a connection comes late, and another thread may not know yet that the link is closed.
     Rule(CLOSED, (EnvelopeReceived, ConnectionLost, PeerRejected, SendRequested, HeartbeatRequested, CloseRequested)),
 )

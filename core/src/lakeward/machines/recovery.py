@@ -304,11 +304,6 @@ def is_next_piece(rows: RestoredRows, event: PieceRead) -> bool:
     return rows.reading and rows.draining <= event.channel < rows.channels
 
 
-def was_asked_for(rows: RestoredRows, _: SpillEnded) -> bool:
-    """A piece was asked for."""
-    return rows.reading
-
-
 def can_take(rows: RestoredRows, _: PieceRequested) -> bool:
     """There is something to take."""
     return rows.can_take
@@ -317,16 +312,6 @@ def can_take(rows: RestoredRows, _: PieceRequested) -> bool:
 def is_drained(rows: RestoredRows, _: PieceRequested) -> bool:
     """Nothing but sentinels and old markers is left."""
     return rows.can_take and rows.spill_ended and rows.held == 0
-
-
-def is_newest(rows: RestoredRows, event: SnapshotStarted) -> bool:
-    """Neither it nor a newer one has started or was aborted."""
-    return event.checkpoint > rows.latest
-
-
-def has_snapshot(rows: RestoredRows, event: ContentRequested) -> bool:
-    """Its snapshot has started, and nobody has asked for its content."""
-    return rows.snapshot == event.checkpoint
 
 
 # --- what is done ---------------------------------------------------------------------------------------------------
@@ -433,11 +418,11 @@ RULES: Rules[RestoredRows, RecoveryCommand] = Rules(
     Rule(NOT_READY, ProducersConnected, when=is_connected_last, to=DRAINING, do=begin),
     Rule(NOT_READY, ProducersConnected, when=is_connected_first, do=note_connected),
     Rule(DRAINING, PieceRead, when=is_next_piece, do=deliver),
-    Rule(DRAINING, SpillEnded, when=was_asked_for, do=end_spill),
+    Rule(DRAINING, SpillEnded, when=lambda rows, _: rows.reading, do=end_spill),
     Rule(DRAINING, PieceRequested, when=is_drained, to=NONE, do=finish),
     Rule(DRAINING, PieceRequested, when=can_take, do=write),
-    Rule(DRAINING, SnapshotStarted, when=is_newest, do=start_snapshot),
-    Rule(DRAINING, ContentRequested, when=has_snapshot, do=give_content),
+    Rule(DRAINING, SnapshotStarted, when=lambda rows, event: event.checkpoint > rows.latest, do=start_snapshot),
+    Rule(DRAINING, ContentRequested, when=lambda rows, event: rows.snapshot == event.checkpoint, do=give_content),
     Rule((DRAINING, NONE), (CheckpointRequested, SnapshotStarted, ContentRequested)),
     Rule((NOT_READY, STOPPED), CheckpointRequested, do=refuse),
     Rule((NOT_READY, DRAINING, NONE), SnapshotAborted, do=abort),

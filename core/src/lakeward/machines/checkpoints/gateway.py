@@ -148,19 +148,9 @@ def is_newer(gateway: HeldEvents, event: CloseFor | OpenFor | AbortFor) -> bool:
     return event.checkpoint > gateway.latest
 
 
-def is_newest(gateway: HeldEvents, event: CloseFor | OpenFor | AbortFor) -> bool:
-    """The checkpoint is the newest that was seen."""
-    return event.checkpoint == gateway.latest
-
-
 def is_older(gateway: HeldEvents, event: CloseFor | OpenFor | AbortFor) -> bool:
     """The checkpoint is older than the newest that was seen."""
     return event.checkpoint < gateway.latest
-
-
-def was_seen(gateway: HeldEvents, event: OpenFor) -> bool:
-    """The checkpoint is not newer than all that were seen."""
-    return event.checkpoint <= gateway.latest
 
 
 def pass_event(_: HeldEvents, event: MessageReceived) -> Commands:
@@ -222,8 +212,8 @@ RULES: Rules[HeldEvents, GatewayCommand] = Rules(
     Rule(OPEN, CloseFor),  # an ended checkpoint does not close it
     Rule(CLOSED, CloseFor, when=is_older),
     Rule(CLOSED, CloseFor, do=stay_closed),
-    Rule(CLOSED, OpenFor, when=is_newest, to=OPEN, do=pass_held),
-    Rule((OPEN, CLOSED), OpenFor, when=was_seen),
+    Rule(CLOSED, OpenFor, when=lambda gateway, event: event.checkpoint == gateway.latest, to=OPEN, do=pass_held),
+    Rule((OPEN, CLOSED), OpenFor, when=lambda gateway, event: event.checkpoint <= gateway.latest),
     Rule(CLOSED, AbortFor, when=is_older),
     Rule(CLOSED, AbortFor, to=OPEN, do=end),
     Rule(OPEN, AbortFor, do=note_ended),

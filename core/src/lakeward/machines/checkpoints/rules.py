@@ -224,11 +224,6 @@ def complete(state: RoundState, event: m.CheckpointStored) -> Commands:
     return (*(m.SendComplete(*one.key, event.checkpoint) for one in state.alive()), m.Complete(event.checkpoint))
 
 
-def complete_late(_: RoundState, event: m.CheckpointStored) -> Commands:
-    """The next round is restored from it."""
-    return (m.Complete(event.checkpoint),)
-
-
 def discard(_: RoundState, event: m.CheckpointStored | m.StoreFailed) -> Commands:
     """Delete it; if it failed, only its `_abandoned` mark remains."""
     return (m.DiscardCheckpoint(event.checkpoint),)
@@ -580,7 +575,7 @@ RULES: Rules[RoundState, m.CheckpointsCommand] = Rules(
     Rule((STORING, ENDING), m.RoundEnded, to=ENDING, do=leave_to_store),
     Rule((IDLE, ENDED), m.RoundEnded, to=ENDED, do=note_superseded),
     Rule(ENDING, m.CheckpointStored, when=is_superseded, to=ENDED, do=discard),
-    Rule(ENDING, m.CheckpointStored, when=is_newest, to=ENDED, do=complete_late),
+    Rule(ENDING, m.CheckpointStored, when=is_newest, to=ENDED, do=lambda _, event: (m.Complete(event.checkpoint),)),
     Rule(ENDING, m.StoreFailed, when=is_newest, to=ENDED, do=discard),
 )
 

@@ -248,11 +248,6 @@ def complete(inputs: InputChannels, _: m.ChannelsMoved) -> Commands:
     return (m.InputComplete(_forget(inputs)),)
 
 
-def have_ended(inputs: InputChannels, _: m.ChannelsMoved) -> bool:
-    """Every channel has ended and all of it was consumed."""
-    return inputs.ended
-
-
 def tell_ended(inputs: InputChannels, _: m.ChannelsDrained) -> Commands:
     """Say so, once."""
     inputs.ended = True
@@ -299,7 +294,7 @@ ALIGNMENT: Rules[InputChannels, m.AlignmentCommand] = Rules(
     Rule(ALIGNING, m.ChannelsMoved, when=is_aligned, to=IDLE, do=take_aligned),
     Rule(ALIGNING, m.ChannelsMoved, when=is_overdue, to=COLLECTING, do=switch),
     Rule(COLLECTING, m.ChannelsMoved, when=is_collected, to=IDLE, do=complete),
-    Rule(IDLE, m.ChannelsMoved, when=have_ended, to=ENDED),
+    Rule(IDLE, m.ChannelsMoved, when=lambda inputs, _: inputs.ended, to=ENDED),
     Rule(ANY, m.ChannelsMoved),
     Rule(IDLE, m.ChannelsDrained, to=ENDED, do=tell_ended),
     Rule(ALIGNING, m.ChannelsDrained, do=tell_ended),

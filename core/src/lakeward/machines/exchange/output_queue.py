@@ -33,11 +33,6 @@ def were_the_last(output: OutputChannel, event: m.BatchesWritten) -> bool:
     return were_sent(output, event) and max(event.end, output.written) == output.queued
 
 
-def all_is_written(output: OutputChannel, _: m.EndRequested) -> bool:
-    """Nothing waits or is under way."""
-    return output.written == output.queued
-
-
 def is_newer(output: OutputChannel, event: m.BarrierRequested) -> bool:
     """The checkpoint is newer than all barriers that were sent, and than what was aborted."""
     return event.checkpoint > output.latest
@@ -46,11 +41,6 @@ def is_newer(output: OutputChannel, event: m.BarrierRequested) -> bool:
 def is_current(output: OutputChannel, event: m.OvertakeRequested) -> bool:
     """Its barrier is the newest that was sent, and has not overtaken."""
     return output.barrier is not None and output.barrier.checkpoint == event.checkpoint
-
-
-def has_ended(output: OutputChannel, event: m.OvertakeRequested) -> bool:
-    """It is older, was aborted, or has overtaken."""
-    return event.checkpoint <= output.latest
 
 
 # --- what is done ---------------------------------------------------------------------------------------------------
@@ -120,12 +110,12 @@ OUTPUT: Rules[OutputChannel, m.OutputCommand] = Rules(
     Rule(OPEN, m.BatchQueued, do=put_in),
     Rule(ENDING, m.BatchesWritten, when=were_the_last, to=WRITTEN, do=take_credit),
     Rule(ANY, m.BatchesWritten, when=were_sent, do=take_credit),
-    Rule(OPEN, m.EndRequested, when=all_is_written, to=WRITTEN, do=send_end),
+    Rule(OPEN, m.EndRequested, when=lambda output, _: output.written == output.queued, to=WRITTEN, do=send_end),
     Rule(OPEN, m.EndRequested, to=ENDING, do=send_end),
     Rule(ANY, m.BarrierRequested, when=is_newer, do=send_barrier),
     Rule(ANY, m.BarrierRequested),
     Rule(ANY, m.OvertakeRequested, when=is_current, do=overtake),
-    Rule(ANY, m.OvertakeRequested, when=has_ended),
+    Rule(ANY, m.OvertakeRequested, when=lambda output, event: event.checkpoint <= output.latest),
     Rule(ANY, m.BarrierAborted, do=forget_barrier),
 )
 

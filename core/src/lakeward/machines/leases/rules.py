@@ -123,16 +123,6 @@ def is_on_server(leases: LeaseState, _: object) -> bool:
     return _open_lease_call(leases) is not None or any(table.on_server for table in leases.tables.values())
 
 
-def needs_nothing(_: LeaseState, event: m.Retain) -> bool:
-    """The checkpoint has no snapshot left to read."""
-    return not event.snapshots
-
-
-def has_no_open_call(leases: LeaseState, _: m.StepEnded) -> bool:
-    """No call of the backend is waited for any more."""
-    return not leases.lease_calls_open()
-
-
 def _open_lease_call(leases: LeaseState) -> int | None:
     number = leases.open_call
     return None if number is None or leases.calls[number].kind is CallKind.VERIFY else number
@@ -524,7 +514,7 @@ RULES: Rules[LeaseState, m.LeasesCommand] = Rules(
     Rule(FRESH, m.Protect, to=IDLE, do=request),
     Rule(IN_USE, m.Protect, do=request),
     Rule(STOPPING, m.Protect, do=refuse),
-    Rule(FRESH, m.Retain, when=needs_nothing),
+    Rule(FRESH, m.Retain, when=lambda _, event: not event.snapshots),
     Rule(FRESH, m.Retain, to=IDLE, do=retain),
     Rule(IN_USE, m.Retain, do=retain),
     Rule(STOPPING, m.Retain, do=retain_what_is_held),
@@ -568,7 +558,7 @@ RULES: Rules[LeaseState, m.LeasesCommand] = Rules(
     Rule((FRESH, *RUNNING), m.CallDue),
     # The end.
     Rule((FRESH, *RUNNING), m.LeaseStop, to=STOPPING, do=stop),
-    Rule(STOPPING, m.StepEnded, when=has_no_open_call, to=STOPPED, do=stopped),
+    Rule(STOPPING, m.StepEnded, when=lambda leases, _: not leases.lease_calls_open(), to=STOPPED, do=stopped),
     Rule((FRESH, *RUNNING), m.StepEnded),
     Rule(STOPPED, ANSWERED, when=was_made),
     Rule(STOPPED, (m.Unprotect, m.AbandonLease, m.Retain, m.CheckpointsRead, m.CoordinatorChanged, m.LeaseTick)),

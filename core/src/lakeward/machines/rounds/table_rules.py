@@ -52,11 +52,6 @@ def is_known(rounds: RoundsState, event: m.TableAssigned) -> bool:
     return (new.coordinator_epoch, new.epoch) <= (known.coordinator_epoch, known.epoch)
 
 
-def has_snapshots(_: RoundsState, event: m.Opened) -> bool:
-    """There is something to read, and snapshots have to be leased first."""
-    return bool(event.splits) and event.leases
-
-
 def has_splits(_: RoundsState, event: m.Opened) -> bool:
     """There is something to read."""
     return bool(event.splits)
@@ -106,11 +101,6 @@ def is_given_up(rounds: RoundsState, event: m.ReportFailed) -> bool:
     """The service stops, and its report fails again."""
     failures = _table(rounds, event).report_failures + 1
     return rounds.stopping and failures >= REPORT_ATTEMPTS_WHILE_STOPPING
-
-
-def has_timed_out_before(rounds: RoundsState, _: m.RoundGivenUp) -> bool:
-    """A commit's outcome may be unknown: it is given up only the second time."""
-    return rounds.timed_out
 
 
 def _table(rounds: RoundsState, event: Any) -> TieringTable:  # noqa: ANN401 - each has a table's id
@@ -506,7 +496,7 @@ TABLE_RULES: Rules[RoundsState, m.RoundsCommand] = Rules(
     # A round.
     Rule(P.WAITING, m.RoundMayOpen, to=P.OPENING, do=open_round),
     Rule(P.BACKOFF, m.RetryDue, to=P.WAITING, do=reset),
-    Rule(P.OPENING, m.Opened, when=has_snapshots, to=P.LEASING, do=acquire),
+    Rule(P.OPENING, m.Opened, when=lambda _, event: bool(event.splits) and event.leases, to=P.LEASING, do=acquire),
     Rule(P.OPENING, m.Opened, when=has_splits, to=P.RUNNING, do=launch),
     Rule(P.OPENING, m.Opened, to=P.REPORTING, do=finish_idle),
     Rule(P.LEASING, m.Leased, to=P.RUNNING, do=launch),
@@ -550,7 +540,7 @@ TABLE_RULES: Rules[RoundsState, m.RoundsCommand] = Rules(
     Rule((P.WAITING, P.BACKOFF, P.SUSPENDED, P.PAUSED), m.ServiceStops, to=P.RETURNING, do=reset),
     Rule((*AT_WORK, *REPORTED), m.ServiceStops),
     Rule((P.RUNNING, P.SETTLING), m.RoundGivenUp, to=P.RETURNING, do=give_up),
-    Rule(P.COMMITTING, m.RoundGivenUp, when=has_timed_out_before, to=P.RETURNING, do=give_up),
+    Rule(P.COMMITTING, m.RoundGivenUp, when=lambda rounds, _: rounds.timed_out, to=P.RETURNING, do=give_up),
     Rule((P.COMMITTING, *REPORTED), m.RoundGivenUp),
 )
 

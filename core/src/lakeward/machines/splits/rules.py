@@ -64,11 +64,6 @@ def is_withheld(held: RoundSplits, event: m.SplitReturned) -> bool:
     return event.split_id in held.restored_withheld
 
 
-def finishes_early(held: RoundSplits, _: m.SplitReturned) -> bool:
-    """The round finishes early."""
-    return held.finishing_early
-
-
 def give(held: RoundSplits, event: m.SplitAssigned) -> Commands:
     """Note who has it; a result that was withheld is sent without being asked for."""
     attempt = (event.subtask, event.attempt)
@@ -132,7 +127,7 @@ SPLITS: Rules[RoundSplits, m.SplitsCommand] = Rules(
     Rule(UNASSIGNED, m.SplitLeftOut, to=SKIPPED, do=skip),
     Rule(WITHHELD, m.SplitAssigned, to=ASSIGNED, do=give),
     Rule(ASSIGNED, m.SplitReturned, when=is_withheld, to=WITHHELD, do=release),
-    Rule(ASSIGNED, m.SplitReturned, when=finishes_early, to=SKIPPED, do=skip_returned),
+    Rule(ASSIGNED, m.SplitReturned, when=lambda held, _: held.finishing_early, to=SKIPPED, do=skip_returned),
     Rule(ASSIGNED, m.SplitReturned, to=UNASSIGNED, do=put_back),
     Rule(ASSIGNED, m.SplitDone, to=FINISHED, do=accept),
 )
@@ -143,21 +138,6 @@ SPLITS: Rules[RoundSplits, m.SplitsCommand] = Rules(
 def restores_withheld(held: RoundSplits, event: m.AttemptRegistered) -> bool:
     """It sends no result again but those that nobody else sends."""
     return all(held.phases.get(split_id) is WITHHELD for split_id in event.restored)
-
-
-def nothing_is_left(held: RoundSplits, _: m.SplitRequested) -> bool:
-    """Every split is finished or skipped."""
-    return held.done
-
-
-def nothing_is_free(held: RoundSplits, _: m.SplitRequested) -> bool:
-    """No split can be assigned now."""
-    return not held.has_free
-
-
-def is_of_round(held: RoundSplits, event: m.SplitDone) -> bool:
-    """The round has this split."""
-    return event.split_id in held.splits
 
 
 def was_accepted(held: RoundSplits, event: m.SplitDone) -> bool:
@@ -254,8 +234,8 @@ ATTEMPTS: Rules[RoundSplits, m.SplitsCommand] = Rules(
     AttemptPhase,
     Rule(UNKNOWN, m.AttemptRegistered, when=restores_withheld, to=READY, do=register),
     Rule(ALIVE, m.AttemptRegistered),
-    Rule(READY, m.SplitRequested, when=nothing_is_left, to=DISMISSED, do=dismiss),
-    Rule(READY, m.SplitRequested, when=nothing_is_free, to=IDLE, do=wait),
+    Rule(READY, m.SplitRequested, when=lambda held, _: held.done, to=DISMISSED, do=dismiss),
+    Rule(READY, m.SplitRequested, when=lambda held, _: not held.has_free, to=IDLE, do=wait),
     Rule((READY, BUSY), m.SplitRequested, do=wait),
     Rule(IDLE, m.SplitRequested),
     Rule(DISMISSED, m.SplitRequested, do=dismiss),
@@ -268,7 +248,7 @@ ATTEMPTS: Rules[RoundSplits, m.SplitsCommand] = Rules(
     Rule(ALIVE, m.AttemptLost, to=GONE, do=lose),
     Rule(ALIVE, m.AttemptReplaced, to=GONE, do=lose_replaced),
     Rule(ALIVE, m.AttemptEnded, to=GONE, do=leave),
-    Rule(GONE, m.SplitDone, when=is_of_round, do=reject),
+    Rule(GONE, m.SplitDone, when=lambda held, event: event.split_id in held.splits, do=reject),
     Rule(GONE, (m.AttemptRegistered, m.SplitRequested), do=reject),
     Rule((UNKNOWN, GONE), m.AttemptLost),
 )
@@ -304,11 +284,6 @@ CONNECTIONS: Rules[RoundSplits, m.SplitsCommand] = Rules(
 def has_connection(held: RoundSplits, event: ConnectionEvent) -> bool:
     """The attempt registered, and is not gone."""
     return (event.subtask, event.attempt) in held.connections
-
-
-def one_is_overdue(held: RoundSplits, event: m.ConnectionsChecked) -> bool:
-    """An attempt has not reconnected in time."""
-    return event.now >= held.reconnect_by
 
 
 def give_up(held: RoundSplits, event: m.ConnectionsChecked) -> Commands:
@@ -371,7 +346,7 @@ ROUND: Rules[RoundSplits, m.SplitsCommand] = Rules(
     Rule(ANY, (m.AttemptRegistered, m.SplitRequested, m.SplitDone, m.AttemptLost), do=RoundSplits.step_attempt),
     Rule(ANY, (m.AttemptDisconnected, m.AttemptReconnected), when=has_connection, do=RoundSplits.step_connection),
     Rule(ANY, (m.AttemptDisconnected, m.AttemptReconnected)),
-    Rule(ANY, m.ConnectionsChecked, when=one_is_overdue, do=give_up),
+    Rule(ANY, m.ConnectionsChecked, when=lambda held, event: event.now >= held.reconnect_by, do=give_up),
     Rule(ANY, m.ConnectionsChecked),
     Rule(ANY, m.SplitsRested, do=wake),
     Rule(ANY, m.JobEnded, do=end_attempts),
