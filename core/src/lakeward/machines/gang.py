@@ -222,12 +222,6 @@ def note_finished(gang: GangState, event: MemberFinished) -> Commands:
     return ()
 
 
-def finish(gang: GangState, event: MemberFinished) -> Commands:
-    """End well."""
-    note_finished(gang, event)
-    return (AllWritten(),)
-
-
 RULES: Rules[GangState, GangCommand] = Rules(
     "gang",
     GangPhase,
@@ -238,7 +232,7 @@ RULES: Rules[GangState, GangCommand] = Rules(
     Rule((CONNECTING, EXCHANGING), MemberLost, when=is_member, to=BROKEN, do=end),
     Rule(CONNECTING, MemberConnected, when=is_last_to_connect, to=EXCHANGING, do=note_connected),
     Rule(CONNECTING, MemberConnected, when=is_member, do=note_connected),
-    Rule(EXCHANGING, MemberFinished, when=is_last_to_finish, to=WRITTEN, do=finish),
+    Rule(EXCHANGING, MemberFinished, when=is_last_to_finish, to=WRITTEN, do=note_finished, then=(AllWritten(),)),
     Rule(EXCHANGING, MemberFinished, when=has_finished, do=note_finished),
     Rule((GATHERING, CONNECTING, EXCHANGING), (MemberConnected, MemberFinished, MemberLost), when=is_late),
     Rule(EXCHANGING, MemberConnected),

@@ -241,11 +241,6 @@ def is_time(launches: LaunchesState, event: PauseOver) -> bool:
     return launches.paused_until is not None and event.now >= launches.paused_until
 
 
-def is_written(_: LaunchesState, event: AllRead) -> bool:
-    """Every row is in a closed file."""
-    return event.written
-
-
 def is_written_or_nothing(launches: LaunchesState, event: AllRead) -> bool:
     """No subtask is left to write anything."""
     return event.written or has_nothing_to_write(launches, event)
@@ -272,11 +267,6 @@ def lose(launches: LaunchesState, event: LaunchLost) -> Commands:
     return (CancelLaunch(event.reason),)
 
 
-def finish(launches: LaunchesState, event: LaunchFinished) -> Commands:
-    """Return what the launch did not finish."""
-    return (*ask(launches, event), ReturnWork())
-
-
 def ask(launches: LaunchesState, event: LaunchFinished) -> Commands:
     """Say that the launch has ended; what it did not finish is returned once the store has answered."""
     launches.reason = launches.reason or event.reason or UNFINISHED
@@ -297,92 +287,74 @@ def pause(launches: LaunchesState, event: WorkReturned) -> Commands:
     return (TellAgain(event.why or launches.reason, pause_s),)
 
 
-def count_at_once(launches: LaunchesState, event: WorkReturned) -> Commands:
-    """Prepare the next launch without a pause."""
-    return (TellAgain(event.why or launches.reason, 0.0), CountSlots())
+def launch_again(launches: LaunchesState, event: WorkReturned) -> Commands:
+    """Launch it again without a pause."""
+    return (TellAgain(event.why or launches.reason, 0.0),)
 
 
-def count(launches: LaunchesState, _: PauseOver) -> Commands:
-    """Prepare the next launch."""
+def end_pause(launches: LaunchesState, _: LaunchesEvent) -> Commands:
+    """Wait for no time any more."""
     launches.paused_until = None
-    return (CountSlots(),)
-
-
-def start(launches: LaunchesState, event: SubtaskDeployed) -> Commands:
-    """Say once that the round has slots."""
-    launches.started = True
-    return (*work(launches, event), TellStarted())
+    return ()
 
 
 def work(launches: LaunchesState, _: SubtaskDeployed) -> Commands:
     """The launch has a subtask at work."""
-    launches.at_work = True
+    launches.started = launches.at_work = True
     return ()
-
-
-def drain(launches: LaunchesState, _: AllRead) -> Commands:
-    """Say that everything is written; the launch ends by itself."""
-    launches.paused_until = None
-    return (TellDrained(),)
-
-
-def drain_and_cancel(_: LaunchesState, __: AllRead) -> Commands:
-    """Say that everything is written, and end the launch."""
-    return (TellDrained(), CancelLaunch("nothing is left to read or to write"))
-
-
-def drain_and_end(launches: LaunchesState, event: AllRead) -> Commands:
-    """Say that everything is written, and that none of the tasks runs."""
-    return (*drain(launches, event), TellOver())
-
-
-def stop(launches: LaunchesState, _: RoundOver) -> Commands:
-    """Cancel the launch for good."""
-    launches.paused_until = None
-    return (CancelLaunch("its round is over"),)
-
-
-def end(launches: LaunchesState, _: LaunchesEvent) -> Commands:
-    """Say that none of the tasks runs."""
-    launches.paused_until = None
-    return (TellOver(),)
 
 
 RULES: Rules[LaunchesState, LaunchesCommand] = Rules(
     "launches",
     LaunchPhase,
     Rule(PLANNED, LaunchRequested, to=RUNNING, do=launch),
-    Rule((RUNNING, ENDING), SubtaskDeployed, when=lambda launches, _: not launches.started, do=start),
+    Rule(
+        (RUNNING, ENDING),
+        SubtaskDeployed,
+        when=lambda launches, _: not launches.started,
+        do=work,
+        then=(TellStarted(),),
+    ),
     Rule((RUNNING, ENDING, WRITTEN, STOPPING), SubtaskDeployed, do=work),
     # --- a launch is lost, or ends by itself ----------------------------------------------------------------------
     Rule(RUNNING, LaunchLost, to=ENDING, do=lose),
     Rule((ENDING, WRITTEN, STOPPING, ASKING, RETURNING, PAUSED, COUNTING, ENDED), LaunchLost),
     Rule(tuple(LaunchPhase), LaunchFinished, when=lambda launches, event: event.number != launches.number),
     Rule((RUNNING, ENDING), LaunchFinished, when=lambda _, event: event.store_asked, to=ASKING, do=ask),
-    Rule((RUNNING, ENDING), LaunchFinished, to=RETURNING, do=finish),
-    Rule((WRITTEN, STOPPING), LaunchFinished, to=ENDED, do=end),
-    Rule(ASKING, StoreAnswered, to=RETURNING, do=lambda _, __: (ReturnWork(),)),
+    Rule((RUNNING, ENDING), LaunchFinished, to=RETURNING, do=ask, then=(ReturnWork(),)),
+    Rule((WRITTEN, STOPPING), LaunchFinished, to=ENDED, do=end_pause, then=(TellOver(),)),
+    Rule(ASKING, StoreAnswered, to=RETURNING, then=(ReturnWork(),)),
     Rule((PLANNED, RUNNING, ENDING, WRITTEN, STOPPING, RETURNING, PAUSED, COUNTING, ENDED), StoreAnswered),
     # --- the next one ---------------------------------------------------------------------------------------------
     Rule(RETURNING, WorkReturned, when=lambda launches, _: launches.number >= launches.limit, to=ENDED, do=give_up),
     Rule(RETURNING, WorkReturned, when=is_to_pause, to=PAUSED, do=pause),
-    Rule(RETURNING, WorkReturned, to=COUNTING, do=count_at_once),
+    Rule(RETURNING, WorkReturned, to=COUNTING, do=launch_again, then=(CountSlots(),)),
     Rule(ENDED, WorkReturned),
-    Rule(PAUSED, PauseOver, when=is_time, to=COUNTING, do=count),
+    Rule(PAUSED, PauseOver, when=is_time, to=COUNTING, do=end_pause, then=(CountSlots(),)),
     Rule(tuple(LaunchPhase), PauseOver),
     Rule(COUNTING, SlotsKnown, to=RUNNING, do=launch),
     Rule(ENDED, SlotsKnown),
     # --- nothing is left to do ------------------------------------------------------------------------------------
-    Rule((RUNNING, ENDING), AllRead, when=is_written, to=WRITTEN, do=drain),
-    Rule((RUNNING, ENDING), AllRead, when=has_nothing_to_write, to=WRITTEN, do=drain_and_cancel),
+    Rule((RUNNING, ENDING), AllRead, when=lambda _, event: event.written, to=WRITTEN, then=(TellDrained(),)),
     Rule(
-        (PLANNED, ASKING, RETURNING, PAUSED, COUNTING), AllRead, when=is_written_or_nothing, to=ENDED, do=drain_and_end
+        (RUNNING, ENDING),
+        AllRead,
+        when=has_nothing_to_write,
+        to=WRITTEN,
+        then=(TellDrained(), CancelLaunch("nothing is left to read or to write")),
+    ),
+    Rule(
+        (PLANNED, ASKING, RETURNING, PAUSED, COUNTING),
+        AllRead,
+        when=is_written_or_nothing,
+        to=ENDED,
+        do=end_pause,
+        then=(TellDrained(), TellOver()),
     ),
     Rule(tuple(LaunchPhase), AllRead),
     # --- the round is over ----------------------------------------------------------------------------------------
-    Rule((RUNNING, ENDING, WRITTEN), RoundOver, to=STOPPING, do=stop),
-    Rule(STOPPING, RoundOver, do=stop),
-    Rule((PLANNED, ASKING, RETURNING, PAUSED, COUNTING), RoundOver, to=ENDED, do=end),
+    Rule((RUNNING, ENDING, WRITTEN, STOPPING), RoundOver, to=STOPPING, then=(CancelLaunch("its round is over"),)),
+    Rule((PLANNED, ASKING, RETURNING, PAUSED, COUNTING), RoundOver, to=ENDED, do=end_pause, then=(TellOver(),)),
     Rule(ENDED, RoundOver),
 )
 

@@ -413,7 +413,7 @@ RULES: Rules[LinkState, LinkCommand] = Rules(
     Rule(RECONNECTING, SendRequested, do=let_wait),
     Rule((CONNECTED, RECONNECTING), (ConnectionLost, PeerRejected), to=CLOSED, do=report_lost),
     Rule((CONNECTED, RECONNECTING), HeartbeatRequested, do=ask),
-    Rule((REGISTERING, CONNECTED, RECONNECTING), CloseRequested, to=CLOSED, do=lambda _, __: (Disconnect(),)),
+    Rule((REGISTERING, CONNECTED, RECONNECTING), CloseRequested, to=CLOSED, then=(Disconnect(),)),
     # What was under way on a connection comes late, and another thread may not know yet that the link is closed.
     Rule(CLOSED, (EnvelopeReceived, ConnectionLost, PeerRejected, SendRequested, HeartbeatRequested, CloseRequested)),
 )

@@ -36,7 +36,7 @@ class Rule(Struct, Generic[Held, Command], frozen=True):
 
     `when` and `do` get the machine and the event. Without `when` a rule always applies, so it is the last one of its
     states and events. Without `to` the state stays. `do` runs after the state was changed, and returns what is to be
-    done, in this order.
+    done, in this order; `then` is done after that, always the same.
     """
 
     at: Enum | tuple[Enum, ...]
@@ -44,6 +44,7 @@ class Rule(Struct, Generic[Held, Command], frozen=True):
     when: Callable[[Held, Any], bool] | None = None
     to: Enum | None = None
     do: Callable[[Held, Any], tuple[Command, ...]] | None = None
+    then: tuple[Command, ...] = ()
 
     @property
     def cells(self) -> tuple[tuple[Enum, type[Any]], ...]:
@@ -51,6 +52,10 @@ class Rule(Struct, Generic[Held, Command], frozen=True):
         states = self.at if isinstance(self.at, tuple) else (self.at,)
         events = self.on if isinstance(self.on, tuple) else (self.on,)
         return tuple((state, event) for state in states for event in events)
+
+    def execute(self, held: Held, event: object) -> tuple[Command, ...]:
+        """Change what `held` knows; return what is to be done."""
+        return self.then if self.do is None else self.do(held, event) + self.then
 
 
 class Rules(Generic[Held, Command]):
@@ -90,7 +95,7 @@ class Rules(Generic[Held, Command]):
         rule = self.find(held, state, event)
         if rule.to is not None and rule.to is not state:
             states[key] = rule.to
-        return () if rule.do is None else rule.do(held, event)
+        return rule.execute(held, event)
 
 
 class Undo:
@@ -193,4 +198,4 @@ class Machine(Generic[Event, Command]):
         rule: Rule[Any, Command] = self.rules.find(self, self.phase, event)
         if rule.to is not None:
             self.phase = rule.to
-        return () if rule.do is None else rule.do(self, event)
+        return rule.execute(self, event)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from lakeward.machines.exchange.alignment import ALIGNMENT, BarrierAlignment
-from lakeward.machines.exchange.output_queue import OUTPUT, OutputQueue
-from lakeward.machines.exchange.state import AlignmentPhase, OutputPhase
+from lakeward.machines.exchange.alignment import ALIGNMENT, AlignmentPhase, BarrierAlignment
+from lakeward.machines.exchange.output_queue import OUTPUT, OutputPhase, OutputQueue
 
 __all__ = ["ALIGNMENT", "OUTPUT", "AlignmentPhase", "BarrierAlignment", "OutputPhase", "OutputQueue"]

@@ -13,9 +13,61 @@
 from __future__ import annotations
 
 from lakeward.machines.exchange import messages as m
-from lakeward.machines.exchange.state import OutputChannel, OutputPhase
-from lakeward.machines.machine import Rule, Rules
+from lakeward.machines.machine import Machine, MachineState, Rule, Rules, UndoDict
 from lakeward.model.exchange import Barrier, EndOfChannel, Overtaken
+
+
+class OutputPhase(MachineState):
+    """The state of a channel's producer."""
+
+    OPEN = "open"
+    """Batches are put in."""
+    ENDING = "ending"
+    """The end was sent; batches wait, or are not written yet."""
+    WRITTEN = "written"
+    """The consumer has written everything."""
+
+
+class OutputChannel(Machine[m.OutputEvent, m.OutputCommand]):
+    """The producer's end of one channel."""
+
+    def __init__(self, *, window_bytes: int, granted: bool = True) -> None:
+        """Start empty.
+
+        `window_bytes`: most bytes that are sent and not yet written by the consumer, > 0. `granted`: batches may be
+        sent before the consumer's first `BatchesWritten`.
+        """
+        super().__init__()
+        self.window_bytes = window_bytes
+        self.granted = granted
+        self.phase: OutputPhase = OutputPhase.OPEN
+        self.sizes = UndoDict[int, int](self.undo)
+        """By sequence: of each batch that is not written."""
+        self.queued = 0
+        """The sequence of the next batch that is put in."""
+        self.sent = 0
+        """The sequence of the next batch that is sent; those from here up to `queued` wait."""
+        self.written = 0
+        """The first batch that the consumer has not written: none before it is needed here."""
+        self.waiting_bytes = 0
+        """Bytes that wait here, for the limits of a channel and of a subtask."""
+        self.under_way_bytes = 0
+        """Bytes that are sent and not yet written."""
+        self.barrier: Barrier | None = None
+        """The newest, unless it has ended or overtaken."""
+        self.latest = 0
+        """The newest checkpoint that was seen."""
+
+    @property
+    def detail(self) -> str:
+        """How far it is, for errors."""
+        return f", {self.written} written, {self.sent} sent, {self.queued} queued, newest {self.latest}"
+
+    def has_credit(self, size_bytes: int) -> bool:
+        """Return whether a batch may be sent: it fits into the window, or is larger and nothing is under way."""
+        fits = not self.under_way_bytes or self.under_way_bytes + size_bytes <= self.window_bytes
+        return self.granted and fits
+
 
 OPEN, ENDING, WRITTEN = OutputPhase.OPEN, OutputPhase.ENDING, OutputPhase.WRITTEN
 Commands = tuple[m.OutputCommand, ...]

@@ -275,11 +275,6 @@ def stop(leases: LeaseState, event: m.LeaseStop) -> Commands:
     return commands
 
 
-def stopped(_: LeaseState, __: m.StepEnded) -> Commands:
-    """Let the service end."""
-    return (m.LeaseStopped(),)
-
-
 # --- answers --------------------------------------------------------------------------------------------------------
 
 
@@ -558,7 +553,13 @@ RULES: Rules[LeaseState, m.LeasesCommand] = Rules(
     Rule((FRESH, *RUNNING), m.CallDue),
     # The end.
     Rule((FRESH, *RUNNING), m.LeaseStop, to=STOPPING, do=stop),
-    Rule(STOPPING, m.StepEnded, when=lambda leases, _: not leases.lease_calls_open(), to=STOPPED, do=stopped),
+    Rule(
+        STOPPING,
+        m.StepEnded,
+        when=lambda leases, _: not leases.lease_calls_open(),
+        to=STOPPED,
+        then=(m.LeaseStopped(),),
+    ),
     Rule((FRESH, *RUNNING), m.StepEnded),
     Rule(STOPPED, ANSWERED, when=was_made),
     Rule(STOPPED, (m.Unprotect, m.AbandonLease, m.Retain, m.CheckpointsRead, m.CoordinatorChanged, m.LeaseTick)),

@@ -144,7 +144,7 @@ def to_heartbeat(rounds: RoundsState, event: m.HeartbeatAnswered | m.HeartbeatFa
     rule = rounds.heartbeat_rules.find(rounds, rounds.heartbeat, event)
     if isinstance(rule.to, HeartbeatPhase):
         rounds.heartbeat = rule.to
-    return () if rule.do is None else rule.do(rounds, event)
+    return rule.execute(rounds, event)
 
 
 def take_over(rounds: RoundsState, event: m.Resumed) -> Commands:

@@ -31,7 +31,8 @@ from lakeward.model.exchange import Barrier, Overtaken
 from lakeward_mutants.changed import with_rules
 
 if TYPE_CHECKING:
-    from lakeward.machines.exchange.state import AlignmentPhase, InputChannels, OutputChannel
+    from lakeward.machines.exchange.alignment import AlignmentPhase, InputChannels
+    from lakeward.machines.exchange.output_queue import OutputChannel
 
 Commands = tuple[AlignmentCommand, ...]
 OutputCommands = tuple[OutputCommand, ...]

@@ -80,7 +80,12 @@ class TakesCheckpointsAtOnce(GangMachine):
 class EndsWithTheFirstWriter(GangMachine):
     """Mutant: what the other writers hold is not awaited."""
 
-    rules = with_rules(RULES, Rule(EXCHANGING, Finished, when=gang.has_finished, to=WRITTEN, do=gang.finish))
+    rules = with_rules(
+        RULES,
+        Rule(
+            EXCHANGING, Finished, when=gang.has_finished, to=WRITTEN, do=gang.note_finished, then=(gang.AllWritten(),)
+        ),
+    )
 
 
 class BelievesAnEarlyEnd(GangMachine):
