@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from dependency_injector.providers import Object, Provider, Singleton
+from dependency_injector.providers import Provider, Singleton
 from msgspec.structs import replace as changed
 
 from lakeward.container import ServiceContainer
@@ -117,8 +117,7 @@ class Coordinator:
         self.over = False
         self.final = final
         container = _container()
-        container.components.override(_fixed(self._components()))
-        container.options.override(_fixed(self._options(number, final=final)))
+        container.override_providers(components=self._components(), options=self._options(number, final=final))
         container.executor.set_provides(partial(_CheckedExecutor, world.checks))
         container.checkpoints.set_provides(_KnownCheckpoints)
         container.restorer.set_provides(partial(_CheckedRestorer, world))
@@ -422,13 +421,6 @@ def _container() -> ServiceContainer:
     for provider in container.traverse():
         provider.disable_async_mode()  # else it looks at each object that it makes whether that is awaitable
     return container
-
-
-def _fixed(value: object) -> Object[Any]:
-    """Provide a value that is there; without asking whether it is awaitable, as `_container` says."""
-    provider = Object(value)
-    provider.disable_async_mode()
-    return provider
 
 
 @cache
