@@ -25,6 +25,11 @@ class _OfAttempt(_AtTime, frozen=True, kw_only=True):
     subtask: int
     attempt: int
 
+    @property
+    def key(self) -> Attempt:
+        """The attempt."""
+        return self.subtask, self.attempt
+
 
 class _About(_AtTime, frozen=True, kw_only=True):
     checkpoint: int
@@ -177,7 +182,7 @@ class ParticipantFailed(_AtTime, frozen=True, kw_only=True):
 
 
 class _OfParticipant(Struct, frozen=True):
-    attempt: Attempt
+    key: Attempt
 
 
 class CheckpointStarted(_OfParticipant, frozen=True):

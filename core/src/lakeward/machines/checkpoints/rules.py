@@ -80,12 +80,12 @@ def is_overdue(state: RoundState, event: m.TimePassed) -> bool:
 
 def is_new(state: RoundState, event: m.SubtaskRegistered) -> bool:
     """The attempt is newer than all of its subtask."""
-    return state.phase_of((event.subtask, event.attempt)) is UNKNOWN
+    return state.phase_of(event.key) is UNKNOWN
 
 
 def is_alive(state: RoundState, event: m.SubtaskLost) -> bool:
     """The attempt is the newest one, and has neither finished nor gone."""
-    return state.phase_of((event.subtask, event.attempt)) in ALIVE
+    return state.phase_of(event.key) in ALIVE
 
 
 def all_are_closed(state: RoundState, _: m.ParticipantsChanged) -> bool:
@@ -313,18 +313,16 @@ def _inform(state: RoundState, attempts: Collection[AttemptState], event: Callab
 
 def to_attempt(state: RoundState, event: m.SubtaskEvent) -> Commands:
     """It is the business of one attempt."""
-    attempt = (event.subtask, event.attempt)
-    return state.attempt_rules.step(state, state.phases, attempt, event, state.phase_of(attempt))
+    return state.attempt_rules.step(state, state.phases, event.key, event, state.phase_of(event.key))
 
 
 def register(state: RoundState, event: m.SubtaskRegistered) -> Commands:
     """Admit an attempt; its predecessor is lost."""
     older = [one for one in state.alive() if one.key[0] == event.subtask]
     returned = _lose(state, older, event.now, f"attempt {event.attempt} replaces its predecessor")
-    state.add(AttemptState((event.subtask, event.attempt)))
+    state.add(AttemptState(event.key))
     # Unless the loss of its predecessor aborted the checkpoint, it is admitted in the midst of it.
-    attempt = (event.subtask, event.attempt)
-    return (*returned, *state.attempt_rules.step(state, state.phases, attempt, event, UNKNOWN))
+    return (*returned, *state.attempt_rules.step(state, state.phases, event.key, event, UNKNOWN))
 
 
 def lose_attempt(state: RoundState, event: m.SubtaskLost) -> Commands:
@@ -357,39 +355,29 @@ def _lose(state: RoundState, lost: Collection[AttemptState], now: float, reason:
 
 def admit(state: RoundState, event: m.SubtaskRegistered) -> Commands:
     """Deploy it with open gateways."""
-    return (m.Admit(event.subtask, event.attempt, state.latest, None),)
+    return (m.Admit(*event.key, state.latest, None),)
 
 
 def admit_closed(state: RoundState, event: m.SubtaskRegistered) -> Commands:
     """Deploy it with both gateways closed."""
     state.change(replace(state.attempts[event.subtask], down_closed=True))
-    return (m.Admit(event.subtask, event.attempt, state.latest, state.latest),)
+    return (m.Admit(*event.key, state.latest, state.latest),)
 
 
-def send_close(state: RoundState, event: m.CheckpointStarted) -> Commands:
-    """Let it close its gateway."""
-    return (m.SendClose(*event.attempt, state.latest),)
+def send_close(state: RoundState, event: m.CheckpointStarted | m.SubtaskReconnected) -> Commands:
+    """Let it close its gateway; said again with a new connection, it answers as it did before."""
+    return (m.SendClose(*event.key, state.latest),)
 
 
-def send_close_again(state: RoundState, event: m.SubtaskReconnected) -> Commands:
-    """Send again what may have been lost with a connection; the attempt answers as it did before."""
-    return (m.SendClose(event.subtask, event.attempt, state.latest),)
-
-
-def send_trigger(state: RoundState, event: m.CutDelivered) -> Commands:
-    """Let it take its snapshot."""
-    return (m.SendTrigger(*event.attempt, state.latest, state.closes_files),)
-
-
-def send_trigger_again(state: RoundState, event: m.SubtaskReconnected) -> Commands:
-    """As `send_close_again`."""
-    return (m.SendTrigger(event.subtask, event.attempt, state.latest, state.closes_files),)
+def send_trigger(state: RoundState, event: m.CutDelivered | m.SubtaskReconnected) -> Commands:
+    """Let it take its snapshot; as `send_close`."""
+    return (m.SendTrigger(*event.key, state.latest, state.closes_files),)
 
 
 def send_end_again(state: RoundState, event: m.SubtaskReconnected) -> Commands:
-    """As `send_close_again`."""
+    """As `send_close`."""
     send = m.SendComplete if state.latest in state.completed else m.SendAborted
-    return (send(event.subtask, event.attempt, state.latest),)
+    return (send(*event.key, state.latest),)
 
 
 def note_closed(state: RoundState, event: m.CloseAcked) -> Commands:
@@ -437,7 +425,7 @@ def open_one(state: RoundState, one: AttemptState) -> Commands:
 
 def keep_part(state: RoundState, event: m.PartStored) -> Commands:
     """Keep its part until all are stored."""
-    state.parts = {**state.parts, (event.subtask, event.attempt): (event.part, event.snapshot)}
+    state.parts = {**state.parts, event.key: (event.part, event.snapshot)}
     return go_on(state, event)
 
 
@@ -460,7 +448,7 @@ def finish_without_part(state: RoundState, event: m.SubtaskFinished) -> Commands
 
 def abort_attempt(state: RoundState, event: m.CheckpointFailed) -> Commands:
     """Open the gateways at both ends."""
-    one = state.attempts[event.attempt[0]]
+    one = state.attempts[event.key[0]]
     opened = open_one(state, one) if one.down_closed else ()
     return (*opened, m.SendAborted(*one.key, state.latest))
 
@@ -472,7 +460,7 @@ def discard_late(state: RoundState, event: m.PartStored) -> Commands:
     """
     if event.checkpoint in state.completed:
         return ()
-    if event.checkpoint == state.running and (event.subtask, event.attempt) in state.parts:
+    if event.checkpoint == state.running and event.key in state.parts:
         return ()
     return (m.DiscardPart(event.checkpoint, event.part),)
 
@@ -480,7 +468,7 @@ def discard_late(state: RoundState, event: m.PartStored) -> Commands:
 def reject(_: RoundState, event: m.SubtaskEvent) -> Commands:
     """Cancel an attempt that is gone."""
     reason = f"attempt {event.attempt} of subtask {event.subtask} was lost or replaced"
-    return (m.RejectMessage(event.subtask, event.attempt, reason),)
+    return (m.RejectMessage(*event.key, reason),)
 
 
 def reject_part(state: RoundState, event: m.PartStored) -> Commands:
@@ -519,8 +507,8 @@ ATTEMPT_RULES: Rules[RoundState, m.CheckpointsCommand] = Rules(
     Rule((NOT_PARTICIPATING, FINISHED), m.PartStored, when=was_started, do=discard_late),
     Rule((NOT_PARTICIPATING, FINISHED), MESSAGES, when=was_started),
     # What else happens to it.
-    Rule(CLOSE_SENT, m.SubtaskReconnected, do=send_close_again),
-    Rule((TRIGGERED, TAKEN), m.SubtaskReconnected, do=send_trigger_again),
+    Rule(CLOSE_SENT, m.SubtaskReconnected, do=send_close),
+    Rule((TRIGGERED, TAKEN), m.SubtaskReconnected, do=send_trigger),
     Rule(NOT_PARTICIPATING, m.SubtaskReconnected, when=missed_an_end, do=send_end_again),
     Rule((CLOSED, STORED, NOT_PARTICIPATING, FINISHED), m.SubtaskReconnected),
     Rule(TAKEN, m.SubtaskFinished, to=FINISHED, do=finish_without_part),
