@@ -6,6 +6,8 @@ answers. An answer that comes through for a table without a round, or one that i
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from msgspec import Struct
 
 from lakeward.model.tables import TablePath
@@ -230,6 +232,8 @@ class RoundOverdue(_OfTable, frozen=True, kw_only=True):
 class TablePaused(_OfTable, frozen=True):
     """A person pauses it."""
 
+    reason: ClassVar[str] = "paused"
+
 
 class TableResumed(_OfTable, frozen=True):
     """A person resumes it."""
@@ -237,6 +241,8 @@ class TableResumed(_OfTable, frozen=True):
 
 class ServiceStops(_OfTable, frozen=True):
     """The service is to end."""
+
+    reason: ClassVar[str] = "the service stops"
 
 
 class RoundGivenUp(_OfTable, frozen=True):

@@ -307,24 +307,11 @@ def enumerate_again(rounds: RoundsState, event: m.SnapshotsGone) -> Commands:
     return (*ended, m.OpenRound(table.assignment, table.attempt))
 
 
-def finish_early(rounds: RoundsState, event: m.RoundOverdue) -> Commands:
-    """Let the round finish early: more rows are waiting."""
-    return _finish_early(rounds, event.table_id, event.reason, overran=True)
-
-
-def finish_for_pause(rounds: RoundsState, event: m.TablePaused) -> Commands:
-    """Let the round finish early."""
-    return _finish_early(rounds, event.table_id, "paused")
-
-
-def finish_for_stop(rounds: RoundsState, event: m.ServiceStops) -> Commands:
-    """Let the round finish early."""
-    return _finish_early(rounds, event.table_id, "the service stops")
-
-
-def _finish_early(rounds: RoundsState, table_id: int, reason: str, *, overran: bool = False) -> Commands:
-    rounds.put(replace(rounds.assigned[table_id], finishing_early=True, finish_by=None, overran=overran))
-    return (m.FinishRoundEarly(table_id, reason),)
+def finish_early(rounds: RoundsState, event: m.RoundOverdue | m.TablePaused | m.ServiceStops) -> Commands:
+    """Let the round finish early; where it is overdue, more rows are waiting."""
+    overran = isinstance(event, m.RoundOverdue)
+    rounds.put(replace(_table(rounds, event), finishing_early=True, finish_by=None, overran=overran))
+    return (m.FinishRoundEarly(event.table_id, event.reason),)
 
 
 def reset(rounds: RoundsState, event: m.RetryDue | m.TablePaused | m.ServiceStops) -> Commands:
@@ -502,7 +489,7 @@ TABLE_RULES: Rules[RoundsState, m.RoundsCommand] = Rules(
     Rule(P.LEASING, m.Leased, to=P.RUNNING, do=launch),
     Rule(P.RUNNING, m.JobStarted, do=count_time),
     Rule(P.RUNNING, m.SplitsFailing, do=note_failing),
-    Rule(P.RUNNING, m.RoundOverdue, when=is_not_finishing, do=finish_early),
+    Rule(P.RUNNING, (m.RoundOverdue, m.TablePaused, m.ServiceStops), when=is_not_finishing, do=finish_early),
     Rule(P.RUNNING, m.Drained, when=is_renewed, to=P.COMMITTING, do=commit),
     Rule(P.RUNNING, m.Drained, to=P.SETTLING, do=note_drained),
     *failing(P.COMMITTING, m.Committed, when=left_out_splits, holds=True),
@@ -529,14 +516,12 @@ TABLE_RULES: Rules[RoundsState, m.RoundsCommand] = Rules(
     Rule(P.ABSENT, m.TableGone),
     # Pause, resume, stop.
     Rule(STARTING_WORK, m.TablePaused, to=P.PAUSED, do=end_for_pause),
-    Rule(P.RUNNING, m.TablePaused, when=is_not_finishing, do=finish_for_pause),
     Rule((P.WAITING, P.BACKOFF, P.SUSPENDED), m.TablePaused, to=P.PAUSED, do=reset),
     Rule(P.REPORTING, m.TablePaused, when=may_be_taken_back, to=P.PAUSED, do=reset),
     Rule((*AT_WORK, P.REPORTING, P.PAUSED, P.RETURNING), m.TablePaused),
     Rule((P.PAUSED, P.SUSPENDED), m.TableResumed, to=P.WAITING, do=resume_table),
     Rule((*ACTIVE, P.WAITING, P.BACKOFF, *REPORTED), m.TableResumed),
     Rule(STARTING_WORK, m.ServiceStops, to=P.RETURNING, do=give_up),
-    Rule(P.RUNNING, m.ServiceStops, when=is_not_finishing, do=finish_for_stop),
     Rule((P.WAITING, P.BACKOFF, P.SUSPENDED, P.PAUSED), m.ServiceStops, to=P.RETURNING, do=reset),
     Rule((*AT_WORK, *REPORTED), m.ServiceStops),
     Rule((P.RUNNING, P.SETTLING), m.RoundGivenUp, to=P.RETURNING, do=give_up),
