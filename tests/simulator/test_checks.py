@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from lakeward.model.checkpoints import CheckpointRef
 from lakeward.model.identity import Incarnation
-from lakeward_simulator.case import Case
+
+if TYPE_CHECKING:
+    from lakeward_simulator.case import Case
 
 _FIRST = CheckpointRef("svc", str(Incarnation("svc", 1000, "00000000000000aa")), 1, 1, 1)
 

@@ -8,45 +8,38 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
+from contextvars import Context
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from lakeward_simulator.scheduler import Killed, Process, Scheduler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from contextvars import Context
+    from collections.abc import Coroutine
 
 Callback = "Callable[..., object]"
 
 
-class SimHandle:
-    """What `call_soon` and `call_at` return."""
+class SimHandle(Struct, eq=False):
+    """What `call_soon` and `call_at` return: what is to be called, and in which context, as a task has its own."""
 
-    __slots__ = ("_context", "_when", "args", "callback")
-
-    def __init__(
-        self,
-        callback: Callable[..., object] | None,
-        args: tuple[Any, ...],
-        when: float,
-        context: Context | None = None,
-    ) -> None:
-        """Keep what is to be called, and in which context: a task has its own."""
-        self.callback = callback
-        self.args = args
-        self._when = when
-        self._context = context
+    callback: Callable[..., object] | None
+    args: tuple[Any, ...]
+    at: float
+    context: Context | None = None
 
     def run(self) -> None:
         """Call it, unless it was cancelled."""
         if self.callback is None:
             return
-        if self._context is None:
+        if self.context is None:
             self.callback(*self.args)
         else:
-            self._context.run(self.callback, *self.args)
+            self.context.run(self.callback, *self.args)
 
     def cancel(self) -> None:
         """Do not call it."""
@@ -58,7 +51,7 @@ class SimHandle:
 
     def when(self) -> float:
         """Return its time."""
-        return self._when
+        return self.at
 
 
 class SimLoop(Process, asyncio.AbstractEventLoop):
