@@ -121,11 +121,11 @@ def test_an_offset_that_goes_back_is_an_error_also_where_no_split_of_its_bucket_
 
 
 def test_offsets_of_an_earlier_table_of_the_name_may_be_left_out() -> None:
-    replace(ACCOUNT, landed={replace(BUCKET, table_id=6): 500}).check(OFFSETS, FILES)
+    replace(ACCOUNT, landed={structs.replace(BUCKET, table_id=6): 500}).check(OFFSETS, FILES)
 
 
 def test_a_bucket_without_splits_stays_where_it_was() -> None:
-    third = replace(BUCKET, bucket=2)
+    third = structs.replace(BUCKET, bucket=2)
     account = replace(ACCOUNT, before={**ACCOUNT.before, third: 9})
     account.check({**OFFSETS, third: 9}, FILES)
     with pytest.raises(
@@ -249,11 +249,11 @@ def run_lossy(place: SubtaskPlace, loses: Callable[[WriteResult], WriteResult]) 
 
 
 def one_row_less(result: WriteResult) -> WriteResult:
-    return replace(result, files=tuple(replace(file, rows=file.rows - 1) for file in result.files))
+    return structs.replace(result, files=tuple(structs.replace(file, rows=file.rows - 1) for file in result.files))
 
 
 def no_files(result: WriteResult) -> WriteResult:
-    return replace(result, files=())
+    return structs.replace(result, files=())
 
 
 @pytest.mark.parametrize("loses", [one_row_less, no_files])

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from lakeward.model.checkpoints import CheckpointRef, PartFile
 
-RESULT = subtask_snapshot().blocked[0].event.result
+RESULT = subtask_snapshot().blocked[0].result
 DONE = SplitProgress.done(LOG, RESULT)
 JOB = JobSpec("svc/1-1-1", 1, 1, "", "", "", "localhost", 1, b"", 16.0)
 
@@ -98,7 +98,7 @@ def test_a_finish_that_was_held_back_is_in_the_part_as_blocked(attempt: Attempt)
     attempt.finish()
     attempt.checkpointing.on_message(TriggerCheckpoint(checkpoint=1))
     part, _ = attempt.part(attempt.cut())
-    assert [one.event.result for one in part.blocked] == [RESULT]
+    assert [one.result for one in part.blocked] == [RESULT]
     assert part.progress == ()
 
 
@@ -119,7 +119,7 @@ def test_a_finish_held_for_the_next_checkpoint_is_done_in_a_part_that_is_still_t
         attempt.checkpointing.on_message(TriggerCheckpoint(checkpoint=checkpoint))
     (first, _), (second, _) = (attempt.part(cut) for cut in (attempt.cut(), attempt.cut()))
     assert (first.progress, first.blocked) == ((DONE,), ())
-    assert (second.progress, [one.event.result for one in second.blocked]) == ((), [RESULT])
+    assert (second.progress, [one.result for one in second.blocked]) == ((), [RESULT])
 
 
 @pytest.mark.parametrize("end", [CheckpointAborted(checkpoint=1), CheckpointComplete(checkpoint=1)])
@@ -133,7 +133,7 @@ def test_the_end_of_an_older_checkpoint_lets_nothing_out(
     assert attempt.link.events == [AckClose(checkpoint=1, sent=0), AckClose(checkpoint=2, sent=0)]
     attempt.checkpointing.on_message(TriggerCheckpoint(checkpoint=2))
     part, _ = attempt.part(attempt.cut())
-    assert [one.event.result for one in part.blocked] == [RESULT]
+    assert [one.result for one in part.blocked] == [RESULT]
 
 
 def test_a_subtask_that_comes_in_the_midst_of_a_checkpoint_holds_its_finishes_for_it(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_subtask_that_comes_in_the_midst_of_a_checkpoint_holds_its_finishes_fo
     assert late.link.events == []
     late.checkpointing.on_message(TriggerCheckpoint(checkpoint=1))
     part, _ = late.part(late.cut())
-    assert [one.event.result for one in part.blocked] == [RESULT]
+    assert [one.result for one in part.blocked] == [RESULT]
 
 
 def test_a_trigger_that_is_said_again_is_answered_again(attempt: Attempt) -> None:

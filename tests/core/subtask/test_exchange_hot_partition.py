@@ -118,6 +118,11 @@ def test_a_full_channel_stops_the_readers_and_neither_barriers_nor_what_was_read
     write_slowly(world, meanwhile)
     world.assign(splits())
     world.turn()
-    kept = [channel for ack in world.acks() if ack.exchange is not None for channel in ack.exchange.channels]
+    kept = [
+        channel
+        for ack in world.acks()
+        if ack.snapshot.exchange is not None
+        for channel in ack.snapshot.exchange.channels
+    ]
     assert {channel.consumer for channel in kept if channel.side is Side.OUT} == {SLOW}
     assert rows_of(world.finish()) == EVERY

@@ -74,16 +74,16 @@ def hear_of_the_next(member: Member) -> None:
 
 
 def states_of(acks: Iterable[AckCheckpoint]) -> list[ExchangeState]:
-    return [ack.exchange for ack in acks if ack.exchange is not None]
+    return [ack.snapshot.exchange for ack in acks if ack.snapshot.exchange is not None]
 
 
 def check_restored(world: ExchangeWorld, folder: Path, number: int) -> None:
     """Go on from a checkpoint with another number of subtasks: each row is there once."""
     acks = world.acked(number)
     assert len(acks) == world.count
-    done = {blocked.event.result.split_id for ack in acks for blocked in ack.blocked}
+    done = {blocked.result.split_id for ack in acks for blocked in ack.snapshot.blocked}
     again = ExchangeWorld(folder, APPEND, world.count + 1, states_of(acks))
-    again.assign([wire for ack in acks for wire in ack.splits if wire.split.split_id not in done])
+    again.assign([wire for ack in acks for wire in ack.snapshot.progress if wire.split.split_id not in done])
     assert rows_of(again.finish()) == EVERY
 
 

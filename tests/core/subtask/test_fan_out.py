@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from lakeward.errors import LakeError
 from lakeward.model.batches import SourceBatch, batch_schema, log_records
+from lakeward.model.checkpoints import SplitProgress
 from lakeward.model.events import Deploy
 from lakeward.model.partitioning import PartitionField
 from lakeward.model.splits import LogSplit
 from lakeward.model.tables import Change, TableBucket, TablePath, TableSpec
 from lakeward.subtask.fan_out import FanOutWriter
-from lakeward.subtask.work import at_its_beginning
 from lakeward.subtask.writers import split_writer
 from lakeward_testing.clock import FakeClock
 from lakeward_testing.folder_lake import FolderLakePlugin, FolderWriter
@@ -332,7 +332,7 @@ def test_a_split_is_written_with_the_memory_that_the_coordinator_says(
         attempt=1, table=b"", source="", source_task=b"", lake="", lake_task=task, fence_s=1, progress_s=1,
         open_files=64, open_rows_bytes=HUGE, write_memory_bytes=memory_bytes,
     )  # fmt: skip
-    progress = at_its_beginning(LogSplit("b3", TableBucket(1, None, 3), (), 0, 10))
+    progress = SplitProgress.beginning(LogSplit("b3", TableBucket(1, None, 3), (), 0, 10))
     writer = split_writer(FolderLakePlugin(), deploy, folder.table, progress, FakeClock())
 
     writer.write(batch(0, ["red"] * 10))

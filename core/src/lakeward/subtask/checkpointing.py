@@ -307,7 +307,9 @@ class Checkpointing:
         try:
             snapshot = make()
             part = self._open_store().write_part(ref, snapshot)
-            answer: AckCheckpoint | DeclineCheckpoint = AckCheckpoint.of(ref.number, part, snapshot)
+            answer: AckCheckpoint | DeclineCheckpoint = AckCheckpoint(
+                checkpoint=ref.number, part=part, snapshot=snapshot
+            )
         except LakewardError as error:
             answer = DeclineCheckpoint(checkpoint=ref.number, reason=str(error))
         except Exception as error:  # noqa: BLE001 - a store that breaks costs this checkpoint and nothing else

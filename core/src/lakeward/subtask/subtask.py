@@ -5,9 +5,10 @@ One mailbox thread owns all state but the gateway, whose messages are handled as
 
 from __future__ import annotations
 
-from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from lakeward.errors import FencedError, LakewardError, ReadTimeoutError, TableError, code_of, in_words
 from lakeward.model.events import (
@@ -37,7 +38,7 @@ from lakeward.subtask.exchange.items import ExchangeItem
 from lakeward.subtask.link import Link, LostCoordinator, Settled
 from lakeward.subtask.mailbox import Mailbox
 from lakeward.subtask.reading import Read
-from lakeward.subtask.work import SplitWork, at_its_beginning
+from lakeward.subtask.work import SplitWork
 from lakeward.subtask.writers import split_writer
 
 if TYPE_CHECKING:
@@ -213,7 +214,7 @@ class Subtask:
             case Read():
                 self._take_read(item)
             case AssignSplits():
-                self._waiting.extend(wire.progress or at_its_beginning(wire.split) for wire in item.splits)
+                self._waiting.extend(item.splits)
                 self._start_next()
             case NoMoreSplits() if self._exchange is not None:
                 self._exchange.end_output()
@@ -293,7 +294,7 @@ class Subtask:
         if self._exchange is None:
             writer = split_writer(parts.lake(deploy.lake), deploy, table, progress, parts.clock)
         else:
-            progress = replace(progress, left_out=None)  # the writers count what they leave out
+            progress = structs.replace(progress, left_out=None)  # the writers count what they leave out
             writer = self._exchange.output(progress.split.bucket.bucket)
         self._work = SplitWork(table, progress, reader, writer, parts.clock, parts.executor, self._mailbox)
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import structs
 
 from lakeward.errors import ReadTimeoutError
 from lakeward.model.checkpoints import SplitProgress
 from lakeward.model.results import WriteResult
-from lakeward.model.splits import LogSplit, SnapshotSplit, Split
+from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.tables import TIMESTAMP_COLUMN
 from lakeward.subtask.reading import SplitReading
 from lakeward.subtask.row_account import RowAccount
@@ -23,12 +23,6 @@ if TYPE_CHECKING:
     from lakeward.subtask.mailbox import Mailbox
 
 _US_PER_MS = 1000
-
-
-def at_its_beginning(split: Split) -> SplitProgress:
-    """Return the progress of a split of which nothing is read."""
-    start, empty = (split.start, 0) if isinstance(split, LogSplit) else (0, None)
-    return SplitProgress(split, start, (), 0, -1, left_out=0, empty_offsets=empty)
 
 
 class SplitWork:
@@ -44,7 +38,7 @@ class SplitWork:
         executor: Executor,
         mailbox: Mailbox,
     ) -> None:
-        """Start reading at the split's progress: `at_its_beginning`, or that in a checkpoint.
+        """Start reading at the split's progress: `SplitProgress.beginning`, or that in a checkpoint.
 
         The writer is fresh, of this split and this progress. The executor runs the reads; batches are posted in the
         mailbox.
@@ -129,7 +123,7 @@ class SplitWork:
         with naming_rows(self._table, self.split):
             files = self._writer.roll()
         self._note_flushed()
-        self._recorded = replace(self._flushed, files=files, timings_s=self._timings_s())
+        self._recorded = structs.replace(self._flushed, files=files, timings_s=self._timings_s())
         return self._recorded
 
     def progress(self) -> SplitProgress:

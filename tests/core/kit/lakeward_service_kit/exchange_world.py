@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from lakeward.machines.transport.channel import Channel, ChannelKey
+from lakeward.model.checkpoints import SplitProgress
 from lakeward.model.events import (
     DATA_EVENTS,
     AckCheckpoint,
@@ -28,9 +29,7 @@ from lakeward.model.events import (
     Register,
     RequestSplit,
     TriggerCheckpoint,
-    WireSplit,
     WriterFinished,
-    wire_split,
 )
 from lakeward.model.jobs import JobSpec, SubtaskPlace
 from lakeward.model.partitioning import PartitionField
@@ -290,7 +289,7 @@ class ExchangeWorld:
                 member.subtask.turn(None)
         self.turn()
 
-    def assign(self, splits: list[WireSplit]) -> None:
+    def assign(self, splits: list[SplitProgress]) -> None:
         for number, split in enumerate(splits):
             self.members[number % self.count].tell(AssignSplits(splits=[split]))
 
@@ -339,9 +338,9 @@ class ExchangeWorld:
             member.subtask.close()
 
 
-def splits() -> list[WireSplit]:
+def splits() -> list[SplitProgress]:
     """A split for each bucket."""
-    return [wire_split(LogSplit(f"s{b}", TableBucket(7, None, b), (), 0, ROWS)) for b in range(BUCKETS)]
+    return [SplitProgress.beginning(LogSplit(f"s{b}", TableBucket(7, None, b), (), 0, ROWS)) for b in range(BUCKETS)]
 
 
 def rows_of(states: list[ExchangeState]) -> list[int]:

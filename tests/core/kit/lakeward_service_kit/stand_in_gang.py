@@ -35,7 +35,6 @@ from lakeward.model.events import (
 )
 from lakeward.model.exchange import ExchangeState
 from lakeward.model.results import LakeFile, WriteResult
-from lakeward.model.splits import LogSplit
 from lakeward.model.wire import unpack_table
 from lakeward.subtask.link import Link, LostCoordinator, Settled
 from lakeward.subtask.mailbox import Mailbox
@@ -103,7 +102,7 @@ class _StandIn:
             self._link.close()
         return self._outcome
 
-    def _take(self, item: object) -> None:  # noqa: C901, PLR0912 - one case for each message
+    def _take(self, item: object) -> None:  # noqa: C901 - one case for each message
         match item:
             case Deploy():
                 self._begin(item)
@@ -112,10 +111,7 @@ class _StandIn:
             case Settled():
                 self._outcome = "done"
             case AssignSplits():
-                for wire in item.splits:
-                    start = wire.split.start if isinstance(wire.split, LogSplit) else 0
-                    fresh = SplitProgress(wire.split, start, (), 0, -1, empty_offsets=0)
-                    self._waiting.append(wire.progress or fresh)
+                self._waiting.extend(item.splits)
                 self._read_next()
             case Read():
                 self._take_read(item)
@@ -234,7 +230,7 @@ class _StandIn:
         part = store.write_part(ref, snapshot)
         self._step(OpenFor(trigger.checkpoint))
         self._link.send(Open(checkpoint=trigger.checkpoint))
-        self._link.send(AckCheckpoint.of(trigger.checkpoint, part, snapshot))
+        self._link.send(AckCheckpoint(checkpoint=trigger.checkpoint, part=part, snapshot=snapshot))
 
     def _send(self, event: AnyEvent) -> None:
         self._step(MessageReceived(event))

@@ -17,8 +17,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from lakeward.machines.machine import Machine, MachineState, Rule, Rules
 from lakeward.model.checkpoints import BlockedEvent, Origin
 from lakeward.model.events import DATA_EVENTS, AnyEvent, SplitFinished
@@ -110,9 +108,7 @@ class HeldEvents(Machine[GatewayEvent, GatewayCommand]):
         self.phase = GatewayPhase.OPEN if closed_for is None else GatewayPhase.CLOSED
         self.latest = latest if closed_for is None else max(latest, closed_for)
         """The newest checkpoint that it ever saw."""
-        self.held: tuple[AnyEvent, ...] = tuple(
-            msgspec.structs.replace(one.event, origin=one.origin) for one in restored
-        )
+        self.held: tuple[AnyEvent, ...] = tuple(SplitFinished(result=one.result, origin=one.origin) for one in restored)
         """In order."""
 
     @property
@@ -135,7 +131,7 @@ class HeldEvents(Machine[GatewayEvent, GatewayCommand]):
         for position, event in enumerate(self.held, start=1):
             if isinstance(event, SplitFinished):
                 origin = event.origin or replace(last_sent, sequence=last_sent.sequence + position)
-                blocked.append(BlockedEvent(origin, msgspec.structs.replace(event, origin=None)))
+                blocked.append(BlockedEvent(origin, event.result))
         return tuple(blocked)
 
 

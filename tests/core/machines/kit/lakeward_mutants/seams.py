@@ -8,6 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+from msgspec import structs
+
 from lakeward.coordinator.checkpoints import restorer as restoring
 from lakeward.coordinator.checkpoints.restorer import Restorer
 from lakeward.coordinator.commits.cleaner import Cleaner
@@ -31,7 +33,7 @@ from lakeward.machines.checkpoints import messages as checkpoints
 from lakeward.machines.splits import SplitDone, enumerate_splits
 from lakeward.machines.transport.channel import Channel
 from lakeward.model.checkpoints import Origin, SplitProgress
-from lakeward.model.events import Cancel, SplitFinished, wire_split
+from lakeward.model.events import Cancel, SplitFinished
 from lakeward.model.splits import LogSplit
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.subtask.checkpointing import Checkpointing
@@ -146,7 +148,7 @@ def ignores_restored_positions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def tells_nobody_how_far_a_split_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new attempt gets every split at its beginning, though steps of it may have been committed."""
-    monkeypatch.setattr(RoundProgress, "wire", lambda _self, split: wire_split(split, None))
+    monkeypatch.setattr(RoundProgress, "progress_of", lambda _self, split: SplitProgress.beginning(split))
 
 
 def counts_rows_that_are_in_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +197,7 @@ def adopts_files_of_stale_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
         event, results = envelope.event, job.progress.results
         if isinstance(event, SplitFinished) and (known := results.get(event.result.split_id)) is not None:
             more = tuple(file for file in event.result.files if file not in known.files)
-            results[known.split_id] = replace(known, files=(*known.files, *more))
+            results[known.split_id] = structs.replace(known, files=(*known.files, *more))
         _refuse(key, connection)
         return ()
 
@@ -495,4 +497,4 @@ def _shifted(progress: SplitProgress, by: int | None) -> SplitProgress:
     if progress.position <= start:
         return progress
     most = split.stop if isinstance(split, LogSplit) else progress.position + 1
-    return replace(progress, position=start if by is None else min(most, progress.position + by))
+    return structs.replace(progress, position=start if by is None else min(most, progress.position + by))
