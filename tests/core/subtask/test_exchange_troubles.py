@@ -44,7 +44,7 @@ STORE = "store-checkpoint"
 def _written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """No row is held back on its way to the lake's writer, so that it can be seen when one is written."""
     for limit in ("GATHERED_BYTES", "HELD_BYTES"):
-        monkeypatch.setattr(f"lakeward.subtask.fan_out.{limit}", 1)
+        monkeypatch.setattr(f"lakeward.subtask.fan_out.writer.{limit}", 1)
 
 
 @pytest.fixture

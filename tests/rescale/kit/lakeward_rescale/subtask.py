@@ -13,8 +13,8 @@ from lakeward.observe.logs import setup_logs
 from lakeward.ports import SourceBatch
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
-from lakeward.subtask import fan_out
 from lakeward.subtask.exchange.recovering import RowsRecovery
+from lakeward.subtask.fan_out import writer
 from lakeward.subtask.parts import OutputLimits
 from lakeward.subtask.run import real_parts
 from lakeward.subtask.subtask import Subtask
@@ -45,7 +45,7 @@ _LOOK_S = 0.05
 def run(place: SubtaskPlace, directory: Path, scenario: Scenario) -> str:
     """Do the work of one task; see `lakeward.subtask.run.run_subtask`."""
     setup_logs("text", "info")
-    fan_out.GATHERED_BYTES = scenario.divided_bytes
+    writer.GATHERED_BYTES = scenario.divided_bytes
     MISTAKES[scenario.mistake]()
     notes = Notes(directory)
     parts = real_parts(place)

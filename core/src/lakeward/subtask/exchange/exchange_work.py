@@ -51,9 +51,12 @@ from lakeward.subtask.exchange.recovering import RestoredSource, RowsRecovery
 from lakeward.subtask.exchange.restoring import RowsReading, Share, share_of
 from lakeward.subtask.exchange.routing import Routing
 from lakeward.subtask.exchange.split_output import SplitOutput
-from lakeward.subtask.fan_out import FanOutWriter
+from lakeward.subtask.fan_out.dividing import RowDivider
+from lakeward.subtask.fan_out.files import PartitionFiles
+from lakeward.subtask.fan_out.writer import ExchangeFanOut, FanOutLimits
 from lakeward.subtask.row_errors import naming_exchanged_rows
 from lakeward.subtask.work import newest_us
+from lakeward.subtask.writers import partition_writers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -67,9 +70,7 @@ if TYPE_CHECKING:
     from lakeward.model.events import Deploy, DeployExchange
     from lakeward.model.exchange import KeptRows
     from lakeward.model.jobs import SubtaskPlace
-    from lakeward.model.results import LakeFile
     from lakeward.model.tables import TableSpec
-    from lakeward.ports import LakeWriter
     from lakeward.subtask.checkpointing import Checkpointing, MakeExchangePart
     from lakeward.subtask.mailbox import Mailbox
     from lakeward.subtask.parts import SubtaskParts
@@ -497,21 +498,12 @@ class _Deployed:
         self._share: Share = share_of(exchange.restore, subtask, self.subtasks, self.routing, partitioner)
         self._rows = self._share.rows
         self.max_timestamp_ms = -1
-
-        def writer(partition: bytes, name: str, before: tuple[LakeFile, ...], memory_bytes: int) -> LakeWriter:
-            return lake.partition_writer(deploy.lake_task, table, partition, name, deploy.attempt, before, memory_bytes)
-
-        self.writer = FanOutWriter(
-            partitioner,
-            writer,
-            f"x{subtask}",
-            self._share.files,
-            table=table,
-            open_files=exchange.open_files,
-            open_rows_bytes=exchange.open_rows_bytes,
-            memory_bytes=deploy.write_memory_bytes,
-            keep_open_rows=True,
-            now=parts.clock.now,
+        writers = partition_writers(lake, deploy, table)
+        self.writer = ExchangeFanOut(
+            RowDivider(partitioner, table),
+            PartitionFiles(writers, f"x{subtask}", partitioner, self._share.files),
+            FanOutLimits(exchange.open_files, exchange.open_rows_bytes, deploy.write_memory_bytes),
+            parts.clock.now,
         )
         self._open_files = OpenFiles()
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakeward.model.exchange import Segment
-    from lakeward.subtask.fan_out import FanOutWriter
+    from lakeward.subtask.fan_out.writer import ExchangeFanOut
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class OpenFiles:
         self._pieces: dict[tuple[bytes, int], list[Piece]] = {}
         """By partition and generation."""
 
-    def take(self, writer: FanOutWriter) -> dict[bytes, tuple[Piece, ...]]:
+    def take(self, writer: ExchangeFanOut) -> dict[bytes, tuple[Piece, ...]]:
         """Return, by partition, the rows of the files that are open now, and forget those that are closed.
 
         The writer hands over the rows that it has taken since the last time.
