@@ -7,26 +7,21 @@ from enum import Enum
 
 import msgspec
 
-from lakeward.model.exchange import ExchangeState
-from lakeward.model.finishes import Origin
+from lakeward.model.exchange import ExchangeState, Segment
 from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.results import LakeFile, WriteResult, no_timings
 from lakeward.model.splits import LogSplit, SnapshotSplit, Split
 from lakeward.model.tables import TableBucket, TablePath
 
-__all__ = [
-    "BlockedEvent",
-    "Checkpoint",
-    "CheckpointInfo",
-    "CheckpointRef",
-    "CheckpointState",
-    "LeaseCopy",
-    "Origin",
-    "PartFile",
-    "RoundSnapshot",
-    "SplitProgress",
-    "SubtaskSnapshot",
-]
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Who first sent a data event, under which number: its duplicate key when it is sent again after a restore."""
+
+    job_attempt: int
+    subtask: int
+    task_attempt: int
+    sequence: int
 
 
 class BlockedEvent(msgspec.Struct, frozen=True):
@@ -88,6 +83,10 @@ class SubtaskSnapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     progress: tuple[SplitProgress, ...]
     blocked: tuple[BlockedEvent, ...]
     exchange: ExchangeState | None = None
+
+    def segments(self) -> tuple[Segment, ...]:
+        """Return every file of rows that the part refers to; without an exchange there is none."""
+        return () if self.exchange is None else self.exchange.segments()
 
 
 @dataclass(frozen=True, slots=True)

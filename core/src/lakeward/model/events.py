@@ -11,44 +11,27 @@ from typing import Literal
 
 import msgspec
 
-from lakeward.model.checkpoints import BlockedEvent, CheckpointRef, PartFile, SplitProgress, SubtaskSnapshot
+from lakeward.model.checkpoints import BlockedEvent, CheckpointRef, Origin, PartFile, SplitProgress, SubtaskSnapshot
 from lakeward.model.exchange import ExchangeFigures, ExchangeState
-from lakeward.model.finishes import Event, SplitFinished
-
-__all__ = [
-    "DATA_EVENTS",
-    "NOT_READY",
-    "AckCheckpoint",
-    "AckClose",
-    "AnyEvent",
-    "AssignSplits",
-    "Cancel",
-    "CheckpointAborted",
-    "CheckpointComplete",
-    "Close",
-    "Connected",
-    "DeclineCheckpoint",
-    "Deploy",
-    "DeployExchange",
-    "DeployRecovery",
-    "Direction",
-    "Envelope",
-    "Event",
-    "Failed",
-    "FinishEarly",
-    "Heartbeat",
-    "NoMoreSplits",
-    "Open",
-    "Progress",
-    "Register",
-    "RequestSplit",
-    "SplitFinished",
-    "SubtaskDone",
-    "TriggerCheckpoint",
-    "WriterFinished",
-]
+from lakeward.model.results import WriteResult
 
 Direction = Literal["up", "down"]
+
+
+class Event(msgspec.Struct, frozen=True, tag=True, tag_field="type", kw_only=True):
+    """The base of all events."""
+
+
+class SplitFinished(Event, frozen=True, kw_only=True):
+    """Up, data: all records of a split are in closed files. `origin` is given where it is sent again, restored.
+
+    `read_bytes` is the size of the records that its sender has read of the split, for people; None where the finish
+    comes from a checkpoint, which does not keep that.
+    """
+
+    result: WriteResult
+    origin: Origin | None = None
+    read_bytes: int | None = None
 
 
 class RequestSplit(Event, frozen=True, kw_only=True):

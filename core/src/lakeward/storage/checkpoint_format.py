@@ -88,7 +88,7 @@ def encode_part(ref: CheckpointRef, snapshot: SubtaskSnapshot, name: str) -> tup
     file's own.
     """
     parts = (msgspec.msgpack.encode(ref), msgspec.msgpack.encode(snapshot))
-    shares = snapshot.exchange is not None and any(one.kept is not None for one in snapshot.exchange.segments())
+    shares = any(segment.kept is not None for segment in snapshot.segments())
     data = pack(PART_WITH_SHARES if shares else PART, parts)
     return data, PartFile(snapshot.subtask, snapshot.task_attempt, name, len(data), zlib.crc32(data))
 
