@@ -55,6 +55,7 @@ from lakeward.model.tables import BUCKET_COLUMN
 from lakeward.model.wire import pack_table
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
+from lakeward.subtask.exchange.exchange_work import ExchangeWork
 from lakeward.subtask.parts import SubtaskParts
 from lakeward.subtask.subtask import Subtask
 from lakeward.threads import ThreadExecutor
@@ -221,7 +222,7 @@ def run(place: Path, every_s: float, open_rows: int, write: int) -> dict[str, ob
     at_ready = peak_mib()
     used, due = time.process_time(), coordinator.ready_at + every_s
     work = subtask._exchange  # noqa: SLF001 - its phase is nowhere else before a report
-    assert work is not None
+    assert isinstance(work, ExchangeWork)
     anonymous = 0.0
     while work.figures.recovery == "draining":
         time.sleep(0.002)

@@ -77,6 +77,7 @@ def _tier(tmp_path: Path, keys: int) -> tuple[list[int], tuple[LakeFile, ...]]:
     positions = []
     while isinstance(read := mailbox.get(60), Read) and read.batch is not None:
         work.write(read.batch, read.read_s)
+        work.read_on()
         positions.append(work.roll().position)
     files = work.close().files
     lake.close()

@@ -79,6 +79,7 @@ def _write(tmp_path: Path, store: EmbeddedStore, table: TableSpec, split: Split)
     )
     while isinstance(read := mailbox.get(60), Read) and read.batch is not None:
         work.write(read.batch, read.read_s)
+        work.read_on()
     assert isinstance(read, Read)
     assert read.error is None
     lake.close()

@@ -12,7 +12,6 @@ from lakeward.model.tables import BUCKET_COLUMN, Change
 from lakeward.subtask.fan_out.dividing import RowDivider
 from lakeward.subtask.fan_out.files import PartitionFiles
 from lakeward.subtask.fan_out.writer import ExchangeFanOut, FanOutLimits
-from lakeward_testing.lake_tables import incarnation, log_table
 from lakeward_iceberg_kit.partitioned import EVENTS, PartitionedRound, layout
 from lakeward_testing.lake_tables import incarnation, log_table
 

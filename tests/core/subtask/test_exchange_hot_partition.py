@@ -105,8 +105,8 @@ def test_a_full_channel_stops_the_readers_and_neither_barriers_nor_what_was_read
 
     def meanwhile() -> None:
         let_others_work(world)
-        waits = [member.subtask._exchange for member in world.members if member.number != SLOW]
-        queued = [[output.queue.waiting_bytes for output in one._there.outputs._outputs] for one in waits if one]
+        waits = [member.exchange for member in world.members if member.number != SLOW]
+        queued = [[output.queue.waiting_bytes for output in one._begun.outputs._outputs] for one in waits]
         assert [[bool(size) for size in sizes] for sizes in queued] == [[False, True, False]] * 2
         assert [member.told(SplitFinished) for member in world.members] == [[], [], []], "nothing more is read"
         world.checkpoint()

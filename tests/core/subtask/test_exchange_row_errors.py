@@ -133,6 +133,7 @@ def test_without_an_exchange_a_partitioned_tables_row_is_named_as_any_other(tmp_
         while executor.turn():
             if isinstance(read := mailbox.get(0.0), Read) and read.batch is not None:
                 work.write(read.batch, 0.0)
+                work.read_on()
         work.close()
 
     with pytest.raises(RowError, match=re.escape(f"{where}: expected a value of type string, found {NOT_TEXT!r}")):

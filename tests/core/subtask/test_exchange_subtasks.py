@@ -94,8 +94,7 @@ def test_the_time_for_which_a_reader_stands_still_behind_full_channels_is_counte
     world.turn(50)
     world.clock.advance(3.0)
     world.turn(1)
-    work = world.members[0].subtask._exchange
-    assert work is not None
+    work = world.members[0].exchange
     assert work.figures.credit_wait_s == pytest.approx(3.0)
     assert world.members[0].told(SplitFinished) == [], "it stands still"
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeward.model.events import AssignSplits, Open
+from lakeward.subtask.exchange.phase import ExchangePhase
 from lakeward_service_kit.exchange_world import APPEND, EVERY, KEYED, ROWS, ExchangeWorld, rows_of, splits
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def test_the_time_to_be_aligned_counts_from_the_trigger_also_where_the_subtasks_
     world.checkpoint()
     world.clock.advance(late_s)  # as if a write took so long
     world.turn(1)
-    assert [member.subtask._exchange.is_ready for member in world.members if member.subtask._exchange] == [True, True]
+    assert [member.exchange.phase for member in world.members] == [ExchangePhase.RUNNING] * 2
     world.turn(25)
     world.memory.let_go()
     world.turn()

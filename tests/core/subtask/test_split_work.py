@@ -96,6 +96,7 @@ def _take(work: SplitWork, mailbox: Mailbox, batches: int = 100) -> bool:
         if read.batch is None:
             return True
         work.write(read.batch, read.read_s)
+        work.read_on()
     return False
 
 

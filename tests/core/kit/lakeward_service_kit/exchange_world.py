@@ -39,7 +39,10 @@ from lakeward.model.wire import pack_table
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
 from lakeward.storage.spill import LOCAL_DISK
+from lakeward.subtask.exchange.exchange_work import ExchangeWork
+from lakeward.subtask.exchange.phase import ExchangePhase
 from lakeward.subtask.mailbox import Mailbox
+from lakeward.subtask.part_store import CheckpointPart
 from lakeward.subtask.parts import LIMITS, OutputLimits, SubtaskParts
 from lakeward.subtask.subtask import Subtask
 from lakeward_service_kit.checkpoint_values import reference
@@ -186,6 +189,17 @@ class Member:
         self.subtask = Subtask(SubtaskPlace(job, number, 0), parts, self.mailbox)
         self.subtask.start()
 
+    @property
+    def exchange(self) -> ExchangeWork:
+        found = self.subtask._exchange
+        assert isinstance(found, ExchangeWork)
+        return found
+
+    @property
+    def parts_to_store(self) -> list[CheckpointPart]:
+        assert self.subtask._checkpointing is not None
+        return self.subtask._checkpointing.store._waiting
+
     def connect(self, address: Address, first: Envelope, receiver: Receiver, *, after_s: float) -> Member:
         self.receiver = receiver
         self.send(first)
@@ -325,9 +339,7 @@ class ExchangeWorld:
         states = [member.told(WriterFinished)[0].state for member in self.members]
         for member in self.members:
             member.tell(Heartbeat(acked=sum(isinstance(event, DATA_EVENTS) for event in member.sent)))
-        self.until(
-            lambda: all(member.subtask._exchange and member.subtask._exchange.is_done for member in self.members)
-        )
+        self.until(lambda: all(member.exchange.phase is ExchangePhase.DONE for member in self.members))
         self.idle()
         assert [member.subtask.outcome for member in self.members] == ["done"] * self.count
         return states

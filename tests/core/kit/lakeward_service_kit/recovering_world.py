@@ -34,8 +34,7 @@ def spilled(folder: Path) -> list[Path]:
 
 
 def figures(world: ExchangeWorld) -> list[ExchangeFigures]:
-    works = [member.subtask._exchange for member in world.members]
-    return [work.figures for work in works if work is not None]
+    return [member.exchange.figures for member in world.members]
 
 
 def hold_disks(world: ExchangeWorld) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from lakeward.machines.checkpoints.gateway import AbortFor, CloseFor, Gateway, MessageReceived, OpenFor, Pass
 from lakeward.model.checkpoints import Origin, SplitProgress, SubtaskSnapshot
 from lakeward.model.events import (
@@ -171,7 +173,7 @@ class _StandIn:
         rows = item.batch.records.num_rows
         self._open_writer().write(item.batch)
         self._rows += rows
-        self._now = replace(self._now, position=item.batch.next_offset, rows=self._now.rows + rows)
+        self._now = structs.replace(self._now, position=item.batch.next_offset, rows=self._now.rows + rows)
         self._reading.taken()
 
     def _open_writer(self) -> LakeWriter:

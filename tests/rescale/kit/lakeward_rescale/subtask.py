@@ -179,14 +179,14 @@ class _Piecewise:
 
 def _note_kept(notes: Notes, who: dict[str, object]) -> None:
     """Say how much of the spill the part of a checkpoint holds that is taken in a recovery."""
-    keep = RowsRecovery.keep
+    keep = RowsRecovery.rest
 
     def noting(self: RowsRecovery, checkpoint: int) -> RecoveredRest | None:
         kept = keep(self, checkpoint)
         notes.note("kept", **who, number=checkpoint, spill_bytes=0 if kept is None else kept.spill_bytes)
         return kept
 
-    setattr(RowsRecovery, "keep", noting)  # noqa: B010 - in this process alone
+    setattr(RowsRecovery, "rest", noting)  # noqa: B010 - in this process alone
 
 
 class NotingFiles(CheckpointFiles):

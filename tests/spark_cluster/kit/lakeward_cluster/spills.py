@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lakeward_source_embedded.plugin import EmbeddedOptions
 
 SPILLED, RECOVERED = "spilled", "recovered"
-_keep, _write_part = RowsRecovery.keep, CheckpointFiles.write_part
+_keep, _write_part = RowsRecovery.rest, CheckpointFiles.write_part
 _held: dict[int, int] = {}
 """Of this Python worker, which runs one task at a time: by checkpoint."""
 
@@ -42,7 +42,7 @@ def watch_spills() -> None:
     """
     writer.GATHERED_BYTES = writer.HELD_BYTES = 1
     exchange._LIMITS = replace(exchange._LIMITS, restored_bytes=500)
-    RowsRecovery.keep = keep  # type: ignore[method-assign]
+    RowsRecovery.rest = keep  # type: ignore[method-assign]
     CheckpointFiles.write_part = write_part  # type: ignore[method-assign]
 
 

@@ -64,6 +64,11 @@ class Inputs:
         """When `check_time` is due, None while nothing depends on the time."""
         return self._machine.deadline
 
+    @property
+    def ended(self) -> bool:
+        """Whether every channel has ended, and all of it was consumed."""
+        return self._machine.ended
+
     def receive(self, producer: int, sequence: int, records: pa.RecordBatch) -> None:
         """Take a batch that has come."""
         self._waiting[producer].append(records)

@@ -86,16 +86,9 @@ class PieceRestored:
     error: Exception | None = None
 
 
+RestoredItem = RowsRestored | SpillSealed | PieceRestored
 ExchangeItem = (
-    RecordsReceived
-    | MarkReceived
-    | CreditReceived
-    | ProducerConnected
-    | ChannelLost
-    | WriteNext
-    | RowsRestored
-    | SpillSealed
-    | PieceRestored
+    RecordsReceived | MarkReceived | CreditReceived | ProducerConnected | ChannelLost | WriteNext | RestoredItem
 )
 
 

@@ -74,6 +74,9 @@ class Outputs:
         self._outputs = [_Output(sender, OutputQueue(window_bytes=window_bytes, granted=granted)) for sender in senders]
         self._drivers = [MachineDriver(output.queue, partial(self._execute, output)) for output in self._outputs]
         self.sent_bytes = 0
+        self._full_since: float | None = None
+        self._waited_s = 0.0
+        """Without the present wait."""
 
     def put(self, records: pa.RecordBatch, bucket: int) -> None:
         """Take rows of one bucket."""
@@ -119,6 +122,18 @@ class Outputs:
     def written(self) -> bool:
         """Whether all channels have ended, and their consumers have written everything."""
         return all(output.queue.phase is OutputPhase.WRITTEN for output in self._outputs)
+
+    def count_wait(self, now: float) -> None:
+        """Count for how long nothing was read because channels were full."""
+        if self.full:
+            self._full_since = now if self._full_since is None else self._full_since
+        elif self._full_since is not None:
+            self._waited_s += now - self._full_since
+            self._full_since = None
+
+    def waited_s(self, now: float) -> float:
+        """Return the seconds in which nothing was read because channels were full."""
+        return self._waited_s + (0.0 if self._full_since is None else now - self._full_since)
 
     def credit(self, consumer: int, end: int) -> None:
         """Note that a consumer has written all batches before `end`."""

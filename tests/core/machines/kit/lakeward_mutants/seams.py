@@ -36,7 +36,8 @@ from lakeward.model.checkpoints import Origin, SplitProgress
 from lakeward.model.events import Cancel, SplitFinished
 from lakeward.model.splits import LogSplit
 from lakeward.storage.checkpoint_store import CheckpointFiles
-from lakeward.subtask.checkpointing import Checkpointing
+from lakeward.subtask.assigned_splits import AssignedSplits
+from lakeward.subtask.no_exchange import NoExchange
 from lakeward.subtask.subtask import Subtask
 from lakeward.subtask.work import SplitWork
 from lakeward_mutants.changed import handle
@@ -155,14 +156,14 @@ def counts_rows_that_are_in_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """A split is said to be as far as was read, not as far as closed files go."""
 
     def note(self: SplitWork) -> None:
-        self._flushed = SplitProgress(self.split, self._position, (), self.rows, self._max_timestamp_ms)
+        self._flushed = SplitProgress(self.split, self._account.position, (), self.rows, self._max_timestamp_ms)
 
     monkeypatch.setattr(SplitWork, "_note_flushed", note)
 
 
 def forgets_splits_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of splits that a subtask holds, and has not begun, are not in its part."""
-    monkeypatch.setattr(Subtask, "_roll", lambda self: () if self._work is None else (self._work.roll(),))
+    monkeypatch.setattr(AssignedSplits, "roll", lambda self: () if self.work is None else (self.work.roll(),))
 
 
 # --- who is listened to --------------------------------------------------------------------------------------------
@@ -408,12 +409,12 @@ def acquires_nothing_for_a_restored_round(monkeypatch: pytest.MonkeyPatch) -> No
 
 def tells_no_finish_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A part names no finish that its gateway held back."""
-    original = Checkpointing.make_part
+    original = NoExchange.trigger
 
-    def make(self: Checkpointing, cut: Any, roll: Any) -> None:  # noqa: ANN401 - passed on
-        original(self, replace(cut, blocked=()), roll)
+    def trigger(self: NoExchange, cut: Any, checkpointing: Any, *, progress: Any) -> None:  # noqa: ANN401 - passed on
+        original(self, replace(cut, blocked=()), checkpointing, progress=progress)
 
-    monkeypatch.setattr(Checkpointing, "make_part", make)
+    monkeypatch.setattr(NoExchange, "trigger", trigger)
 
 
 # --- counts of buckets that change -------------------------------------------------------------------------------
