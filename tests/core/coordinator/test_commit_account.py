@@ -18,7 +18,7 @@ from lakeward.model.results import LakeFile
 from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.tables import TableBucket, TablePath
 from lakeward.sockets import SocketTransport
-from lakeward.subtask.run import real_parts
+from lakeward.subtask.run import real_ports
 from lakeward.subtask.subtask import Subtask
 from lakeward_service_kit.jobs import ThreadJobs
 
@@ -245,7 +245,7 @@ class Passing:
 
 
 def run_lossy(place: SubtaskPlace, loses: Callable[[WriteResult], WriteResult]) -> str:
-    return Subtask(place, replace(real_parts(), transport=LossyTransport(loses))).run()
+    return Subtask(place, replace(real_ports(), transport=LossyTransport(loses))).run()
 
 
 def one_row_less(result: WriteResult) -> WriteResult:

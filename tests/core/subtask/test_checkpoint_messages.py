@@ -31,7 +31,7 @@ from lakeward.subtask.checkpointing import CheckpointEnded, Checkpointing, MakeP
 from lakeward.subtask.mailbox import Mailbox
 from lakeward.subtask.no_exchange import NoExchange
 from lakeward.subtask.part_store import PartWritten
-from lakeward.subtask.run import real_parts
+from lakeward.subtask.run import real_ports
 from lakeward_service_kit.checkpoint_values import LOG, reference, round_snapshot, subtask_snapshot
 from lakeward_service_kit.links import RecordingLink
 from lakeward_testing.lake_tables import log_table
@@ -67,8 +67,8 @@ class Attempt:
     def __init__(self, root: str, *, closed_for: int | None = None) -> None:
         self.link, self.mailbox = RecordingLink(), Mailbox()
         deploy = structs.replace(DEPLOY, checkpoint_root=root, gateway_closed=closed_for)
-        self.checkpointing = Checkpointing(SubtaskPlace(JOB, 0, 0), deploy, self.link, real_parts(), self.mailbox)
-        self.exchange = NoExchange(real_parts())
+        self.checkpointing = Checkpointing(SubtaskPlace(JOB, 0, 0), deploy, self.link, real_ports(), self.mailbox)
+        self.exchange = NoExchange(real_ports())
 
     def finish(self) -> None:
         self.checkpointing.finish(SplitFinished(result=RESULT), DONE)
@@ -225,7 +225,7 @@ def test_a_part_that_the_store_refuses_is_declined(tmp_path: Path) -> None:
 def test_the_files_of_a_split_that_waits_are_in_the_part() -> None:
     """Behind another one, and before it is begun: it may come with files of the attempt before."""
     attempt, table = Attempt(""), log_table()
-    parts = replace(real_parts(), source=lambda _: cast("SourcePlugin", AnySource()))
+    parts = replace(real_ports(), source=lambda _: cast("SourcePlugin", AnySource()))
     splits = AssignedSplits(DEPLOY, table, attempt.exchange, attempt.checkpointing, parts, attempt.mailbox)
     (half,) = round_snapshot(reference()).progress
     splits._waiting = [half]

@@ -11,7 +11,7 @@ import pytest
 
 from lakeward.model.events import AckClose, AssignSplits, Open, SplitFinished
 from lakeward.model.exchange import Side
-from lakeward.subtask.parts import OutputLimits
+from lakeward.subtask.ports import OutputLimits
 from lakeward_service_kit.exchange_world import APPEND, EVERY, PARTITIONS, ExchangeWorld, rows_of, splits
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from lakeward.model.events import (
     TriggerCheckpoint,
     WriterFinished,
 )
-from lakeward.subtask.parts import OutputLimits
+from lakeward.subtask.ports import OutputLimits
 from lakeward_service_kit.exchange_world import APPEND, EVERY, KEYED, PARTITIONS, ROWS, ExchangeWorld, rows_of, splits
 
 if TYPE_CHECKING:

@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from lakeward.subtask.exchange.exchange_work import ExchangeWork
     from lakeward.subtask.mailbox import Mailbox
     from lakeward.subtask.no_exchange import NoExchange
-    from lakeward.subtask.parts import SubtaskParts
+    from lakeward.subtask.ports import SubtaskPorts
     from lakeward.subtask.reading import Read
 
 
 class AssignedSplits:
     """The splits of one attempt, from its deployment on. Called by the mailbox thread."""
 
-    def __init__(  # noqa: PLR0917 - what is worked on, then the parts to do it with
+    def __init__(  # noqa: PLR0917 - what is worked on, then the ports to do it with
         self,
         deploy: Deploy,
         table: TableSpec,
         exchange: ExchangeWork | NoExchange,
         checkpointing: Checkpointing,
-        parts: SubtaskParts,
+        ports: SubtaskPorts,
         mailbox: Mailbox,
     ) -> None:
         """Open the source's reader; `Read` is posted in the mailbox."""
@@ -39,9 +39,9 @@ class AssignedSplits:
         self._table = table
         self._exchange = exchange
         self._checkpointing = checkpointing
-        self._parts = parts
+        self._ports = ports
         self._mailbox = mailbox
-        self._reader = parts.source(deploy.source).reader(deploy.source_task, table)
+        self._reader = ports.source(deploy.source).reader(deploy.source_task, table)
         self._closed = False
         self._waiting: list[SplitProgress] = []
         self.work: SplitWork | None = None
@@ -107,9 +107,9 @@ class AssignedSplits:
     def _start_next(self) -> None:
         if self.work is not None or not self._waiting:
             return
-        parts = self._parts
+        ports = self._ports
         progress, writer = self._exchange.begin_split(self._deploy, self._table, self._waiting.pop(0))
-        self.work = SplitWork(self._table, progress, self._reader, writer, parts.clock, parts.executor, self._mailbox)
+        self.work = SplitWork(self._table, progress, self._reader, writer, ports.clock, ports.executor, self._mailbox)
 
     def _finish(self, work: SplitWork, *, ended: bool) -> None:
         result = work.close(ended=ended)

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from lakeward.model.checkpoints import BlockedEvent
     from lakeward.model.jobs import SubtaskPlace
     from lakeward.subtask.mailbox import Mailbox
-    from lakeward.subtask.parts import SubtaskParts
+    from lakeward.subtask.ports import SubtaskPorts
 
 
 CheckpointMessage = Close | TriggerCheckpoint | CheckpointComplete | CheckpointAborted
@@ -92,12 +92,12 @@ class Checkpointing:
     """One attempt's gateway and parts. The receiving thread calls `on_message`, the mailbox thread everything else."""
 
     def __init__(
-        self, place: SubtaskPlace, deploy: Deploy, link: Uplink, parts: SubtaskParts, mailbox: Mailbox
+        self, place: SubtaskPlace, deploy: Deploy, link: Uplink, ports: SubtaskPorts, mailbox: Mailbox
     ) -> None:
         """Start with the gateway open or closed, as the coordinator's `Deploy` says."""
         self._origin = Origin(place.job.job_attempt, place.subtask, deploy.attempt, 0)
         self._link = link
-        self._clock = parts.clock
+        self._clock = ports.clock
         self._mailbox = mailbox
         self._opens_at_trigger = deploy.exchange is None
         self._gateway = Gateway(closed_for=deploy.gateway_closed, restored=deploy.restored)
@@ -109,7 +109,7 @@ class Checkpointing:
         self._answer: PartWritten | None = None
         self._ended: dict[int, list[SplitProgress]] = {}
         """By checkpoint whose part is still to be made: the splits that ended after its trigger."""
-        self.store = PartStore(place.subtask, deploy, parts, mailbox)
+        self.store = PartStore(place.subtask, deploy, ports, mailbox)
 
     @property
     def gateway(self) -> GatewayPhase:

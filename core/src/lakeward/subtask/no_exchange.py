@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lakeward.ports import LakeWriter
     from lakeward.subtask.checkpointing import Checkpointing, MakePart
     from lakeward.subtask.exchange.items import ExchangeItem
-    from lakeward.subtask.parts import SubtaskParts
+    from lakeward.subtask.ports import SubtaskPorts
 
 
 class NoExchange:
@@ -27,8 +27,8 @@ class NoExchange:
     is_full = is_restoring = False
     due = figures = None
 
-    def __init__(self, parts: SubtaskParts) -> None:
-        self._parts = parts
+    def __init__(self, ports: SubtaskPorts) -> None:
+        self._ports = ports
         self.phase = ExchangePhase.CONNECTING
 
     def begin(self, _deploy: Deploy, _table: TableSpec, _checkpointing: Checkpointing) -> None:
@@ -39,8 +39,8 @@ class NoExchange:
         self, deploy: Deploy, table: TableSpec, progress: SplitProgress
     ) -> tuple[SplitProgress, LakeWriter]:
         """See `ExchangeWork`; the writer is the lake's."""
-        lake = self._parts.lake(deploy.lake)
-        return progress, split_writer(lake, deploy, table, progress, self._parts.clock)
+        lake = self._ports.lake(deploy.lake)
+        return progress, split_writer(lake, deploy, table, progress, self._ports.clock)
 
     def end_output(self) -> None:
         """See `ExchangeWork`; each split's files were closed with it."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lakeward.model.exchange import Segment
     from lakeward.ports import CheckpointStore, Running
     from lakeward.subtask.mailbox import Mailbox
-    from lakeward.subtask.parts import SubtaskParts
+    from lakeward.subtask.ports import SubtaskPorts
 
 _CLOSE_S = 5.0
 """Seconds that the end of a task waits for the store; the next start deletes what is written later."""
@@ -62,14 +62,14 @@ class CheckpointPart:
 class PartStore:
     """Stores the parts of one attempt. Called by the mailbox thread."""
 
-    def __init__(self, subtask: int, deploy: Deploy, parts: SubtaskParts, mailbox: Mailbox) -> None:
+    def __init__(self, subtask: int, deploy: Deploy, ports: SubtaskPorts, mailbox: Mailbox) -> None:
         """Touch nothing yet; `PartWritten` is posted in the mailbox."""
         self._subtask = subtask
         self._deploy = deploy
-        self._parts = parts
+        self._ports = ports
         self._mailbox = mailbox
         self._store: CheckpointStore | None = None
-        self._worker = parts.executor.worker(name="store-checkpoint")
+        self._worker = ports.executor.worker(name="store-checkpoint")
         self._running: list[Running] = []
         self._waiting: list[CheckpointPart] = []
         """Those that were given to a worker and whose checkpoints may still complete."""
@@ -82,7 +82,7 @@ class PartStore:
             self._worker.submit(work)
         else:
             self._running = [one for one in self._running if not one.join(0.0)]
-            self._running.append(self._parts.executor.start(work, name=f"part-{part.checkpoint}"))
+            self._running.append(self._ports.executor.start(work, name=f"part-{part.checkpoint}"))
 
     def end(self, newest: int) -> None:
         """Store nothing more of checkpoints up to this one."""
@@ -93,7 +93,7 @@ class PartStore:
 
     def close(self) -> None:
         """Wait for parts that are being written; those that take too long are deleted once no subtask runs."""
-        clock = self._parts.clock
+        clock = self._ports.clock
         deadline = clock.now() + _CLOSE_S
         for one in self._running:
             one.join(max(0.0, deadline - clock.now()))
@@ -129,5 +129,5 @@ class PartStore:
 
     def _open(self, root: str) -> CheckpointStore:
         if self._store is None:
-            self._store = self._parts.checkpoints(root)
+            self._store = self._ports.checkpoints(root)
         return self._store

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lakeward.machines.checkpoints.gateway import GatewayPhase
     from lakeward.model.jobs import SubtaskPlace
     from lakeward.subtask.link import Delivered
-    from lakeward.subtask.parts import SubtaskParts
+    from lakeward.subtask.ports import SubtaskPorts
     from lakeward.subtask.work import SplitWork
 
 _FINISH_TURN_S = 0.2
@@ -48,16 +48,16 @@ class _Phase(Enum):
 class Subtask:
     """One attempt of a subtask, from its registration to its end."""
 
-    def __init__(self, place: SubtaskPlace, parts: SubtaskParts, mailbox: Mailbox | None = None) -> None:
+    def __init__(self, place: SubtaskPlace, ports: SubtaskPorts, mailbox: Mailbox | None = None) -> None:
         """Prepare the attempt; `start` connects.
 
         Everything that happens to this subtask is in the mailbox, in order; None = a new one.
         """
         self._place = place
-        self._parts = parts
+        self._ports = ports
         self._mailbox = Mailbox() if mailbox is None else mailbox
-        self._exchange = ExchangeWork(place, parts, self._mailbox) if place.job.exchange else NoExchange(parts)
-        self._link = Link(place, parts.transport, parts.clock, self.on_event, self._exchange.address)
+        self._exchange = ExchangeWork(place, ports, self._mailbox) if place.job.exchange else NoExchange(ports)
+        self._link = Link(place, ports.transport, ports.clock, self.on_event, self._exchange.address)
         self._phase = _Phase.REGISTERING
         self._exchange_phase = ExchangePhase.CONNECTING
         """The one that was acted on last."""
@@ -65,7 +65,7 @@ class Subtask:
         self._checkpointing: Checkpointing | None = None
         self._splits: AssignedSplits | None = None
         """None before it is deployed, as are the two above."""
-        self._last_heartbeat = self._last_progress = parts.clock.now()
+        self._last_heartbeat = self._last_progress = ports.clock.now()
         self._cancel_by = 0.0
         self.outcome = ""
         """`done`, `cancelled` or `failed` once it has ended; empty if it ended with an error."""
@@ -119,7 +119,7 @@ class Subtask:
         """Receive from the link, on its thread: handle checkpoint messages at once, post everything else."""
         if isinstance(event, Deploy) and self._checkpointing is None:
             self._deploy = event
-            self._checkpointing = Checkpointing(self._place, event, self._link, self._parts, self._mailbox)
+            self._checkpointing = Checkpointing(self._place, event, self._link, self._ports, self._mailbox)
         if not isinstance(event, CheckpointMessage) or self._checkpointing is None:
             self._mailbox.put_message(event)
             return
@@ -140,8 +140,8 @@ class Subtask:
             return _CANCEL_TURN_S
         if self._phase is _Phase.FINISHING:
             return _FINISH_TURN_S
-        due, longest = self._exchange.due, self._parts.heartbeat_s
-        return longest if due is None else min(longest, max(0.0, due - self._parts.clock.now()))
+        due, longest = self._exchange.due, self._ports.heartbeat_s
+        return longest if due is None else min(longest, max(0.0, due - self._ports.clock.now()))
 
     @property
     def work(self) -> SplitWork | None:
@@ -203,9 +203,9 @@ class Subtask:
 
     def _begin(self, deploy: Deploy) -> None:
         self._phase = _Phase.WORKING
-        self._last_progress = self._parts.clock.now()
+        self._last_progress = self._ports.clock.now()
         table, checkpointing = unpack_table(deploy.table), self._deployed()
-        self._splits = AssignedSplits(deploy, table, self._exchange, checkpointing, self._parts, self._mailbox)
+        self._splits = AssignedSplits(deploy, table, self._exchange, checkpointing, self._ports, self._mailbox)
         checkpointing.start()
         self._exchange.begin(deploy, table, checkpointing)
 
@@ -249,12 +249,12 @@ class Subtask:
     def _send_heartbeat(self) -> None:
         if self._phase is _Phase.ENDED:
             return
-        now, fence_s = self._parts.clock.now(), self._place.job.fence_s
+        now, fence_s = self._ports.clock.now(), self._place.job.fence_s
         if self._phase is _Phase.REGISTERING:
             self._check_answers(fence_s)
             return
         if self._phase is not _Phase.WORKING or now - self._last_heartbeat >= min(
-            self._parts.heartbeat_s, fence_s / 10
+            self._ports.heartbeat_s, fence_s / 10
         ):
             self._last_heartbeat = now
             self._link.heartbeat()
@@ -311,7 +311,7 @@ class Subtask:
             self._link.send(Failed(code=code_of(error), message=in_words(error), permanent=permanent))
         if permanent or isinstance(error, ReadTimeoutError):
             self._phase = _Phase.FAILED
-            self._cancel_by = self._parts.clock.now() + _CANCEL_S
+            self._cancel_by = self._ports.clock.now() + _CANCEL_S
         else:
             self._end("")
         self._abort()

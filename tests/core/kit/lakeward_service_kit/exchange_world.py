@@ -43,7 +43,7 @@ from lakeward.subtask.exchange.exchange_work import ExchangeWork
 from lakeward.subtask.exchange.phase import ExchangePhase
 from lakeward.subtask.mailbox import Mailbox
 from lakeward.subtask.part_store import CheckpointPart
-from lakeward.subtask.parts import LIMITS, OutputLimits, SubtaskParts
+from lakeward.subtask.ports import LIMITS, OutputLimits, SubtaskPorts
 from lakeward.subtask.subtask import Subtask
 from lakeward_service_kit.checkpoint_values import reference
 from lakeward_service_kit.exchange import MemoryExchange
@@ -171,7 +171,7 @@ class Member:
         self.receiver: Receiver | None = None
         self._channel = Channel(ChannelKey("svc/1-1-1", 1, number, number + 1 + 10 * world.count), "down")
         self.mailbox, self.executor = Mailbox(world.posted.set), Executor()
-        parts = SubtaskParts(
+        parts = SubtaskPorts(
             transport=cast("Any", self),
             executor=cast("Any", self.executor),
             clock=world.clock,

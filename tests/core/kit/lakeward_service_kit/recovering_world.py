@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.model.events import Connected, DeployRecovery
 from lakeward.model.exchange import ExchangeFigures, ExchangeState, Side
-from lakeward.subtask.parts import OutputLimits
+from lakeward.subtask.ports import OutputLimits
 from lakeward_service_kit.exchange_world import ExchangeWorld, splits
 
 if TYPE_CHECKING:

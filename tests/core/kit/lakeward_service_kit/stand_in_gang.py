@@ -41,7 +41,7 @@ from lakeward.model.wire import unpack_table
 from lakeward.subtask.link import Link, LostCoordinator, Settled
 from lakeward.subtask.mailbox import Mailbox
 from lakeward.subtask.reading import Read, SplitReading
-from lakeward.subtask.run import real_parts
+from lakeward.subtask.run import real_ports
 from lakeward_service_kit.checkpoint_values import batches
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class StandInGang:
 
 class _StandIn:
     def __init__(self, gang: StandInGang, place: SubtaskPlace) -> None:
-        self._gang, self._place, self._parts = gang, place, real_parts()
+        self._gang, self._place, self._parts = gang, place, real_ports()
         self._mailbox = Mailbox()
         self._link = Link(place, self._parts.transport, self._parts.clock, self._mailbox.put_message)
         self._gateway = Gateway()

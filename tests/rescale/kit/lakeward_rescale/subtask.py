@@ -15,8 +15,8 @@ from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
 from lakeward.subtask.exchange.recovering import RowsRecovery
 from lakeward.subtask.fan_out import writer
-from lakeward.subtask.parts import OutputLimits
-from lakeward.subtask.run import real_parts
+from lakeward.subtask.ports import OutputLimits
+from lakeward.subtask.run import real_ports
 from lakeward.subtask.subtask import Subtask
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
 from lakeward_rescale.mistakes import MISTAKES
@@ -48,7 +48,7 @@ def run(place: SubtaskPlace, directory: Path, scenario: Scenario) -> str:
     writer.GATHERED_BYTES = scenario.divided_bytes
     MISTAKES[scenario.mistake]()
     notes = Notes(directory)
-    parts = real_parts(place)
+    parts = real_ports(place)
     slow = SlowLakePlugin(directory, scenario.slow_s * place.job.subtasks / scenario.rows)
     who = {"table": place.job.pool.rpartition(".")[2], "launch": place.job.job_attempt, "subtask": place.subtask}
     _note_kept(notes, who)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lakeward.subtask.exchange.routing import Routing
     from lakeward.subtask.exchange.spilled_rows import OwnSegments, SpilledPiece
     from lakeward.subtask.mailbox import Mailbox
-    from lakeward.subtask.parts import SubtaskParts
+    from lakeward.subtask.ports import SubtaskPorts
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,11 @@ class SpillDrain:
     """
 
     def __init__(
-        self, source: RestoredSource, deploy: DeployRecovery, parts: SubtaskParts, mailbox: Mailbox, own: OwnSegments
+        self, source: RestoredSource, deploy: DeployRecovery, ports: SubtaskPorts, mailbox: Mailbox, own: OwnSegments
     ) -> None:
         """Start to read back."""
         self._mailbox = mailbox
-        self._spilling = _Spilling(source, deploy, parts, own)
+        self._spilling = _Spilling(source, deploy, ports, own)
         self._files: SpillFiles | None = None
         self._reader: SpillReader | None = None
         self._pieces: Iterator[SpilledPiece] = iter(())
@@ -60,7 +60,7 @@ class SpillDrain:
         """What the worker has read, until it is delivered."""
         self._committed = RowPlace(0, 0, 0, 0)
         """Where the first row is that was not delivered."""
-        self._worker = parts.executor.worker(name="restore-rows")
+        self._worker = ports.executor.worker(name="restore-rows")
         self._worker.submit(self._spill)
 
     @property
@@ -136,12 +136,12 @@ class SpillDrain:
 class _Spilling:
     """Reads back and spills, on the worker; stopped by the mailbox thread."""
 
-    def __init__(self, source: RestoredSource, deploy: DeployRecovery, parts: SubtaskParts, own: OwnSegments) -> None:
+    def __init__(self, source: RestoredSource, deploy: DeployRecovery, ports: SubtaskPorts, own: OwnSegments) -> None:
         self._source = source
         self._own = own
-        self._piece_bytes = parts.exchange_limits.restored_bytes
+        self._piece_bytes = ports.exchange_limits.restored_bytes
         directories = deploy.spill_dirs or spark_directories()
-        self._writer = SpillWriter(directories, quota_bytes=deploy.spill_quota_bytes, disk=parts.spill_disk)
+        self._writer = SpillWriter(directories, quota_bytes=deploy.spill_quota_bytes, disk=ports.spill_disk)
         self._lock = threading.Lock()
         self._stopped = False
         self.files: SpillFiles | None = None

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from lakeward.ports import CheckpointStore, LakeWriter
     from lakeward.subtask.checkpointing import Checkpointing, MakePart
     from lakeward.subtask.mailbox import Mailbox
-    from lakeward.subtask.parts import SubtaskParts
+    from lakeward.subtask.ports import SubtaskPorts
 
 _US_PER_MS = 1000
 MARKER_MISSING = "marker missing"
@@ -83,7 +83,7 @@ _CLOSE_S = 5.0
 class ExchangeWork:
     """The exchange of one subtask attempt."""
 
-    def __init__(self, place: SubtaskPlace, parts: SubtaskParts, mailbox: Mailbox) -> None:
+    def __init__(self, place: SubtaskPlace, ports: SubtaskPorts, mailbox: Mailbox) -> None:
         """Listen for the other subtasks.
 
         Raises:
@@ -91,10 +91,10 @@ class ExchangeWork:
         """
         job = place.job
         self._subtask = place.subtask
-        self._parts = parts
+        self._ports = ports
         self._mailbox = mailbox
         key = ExchangeKey(job.round_name, job.job_attempt, place.subtask, job.secret, job.trusted)
-        self._exchange = parts.exchange.open(key, job.exchange_host, MailboxReceiver(mailbox))
+        self._exchange = ports.exchange.open(key, job.exchange_host, MailboxReceiver(mailbox))
         self._connected: set[int] = set()
         self._phase = ExchangePhase.CONNECTING
         self._checkpointing: Checkpointing | None = None
@@ -141,7 +141,7 @@ class ExchangeWork:
             return ExchangeFigures()
         moved = ExchangeFigures(
             markers_missing=self._markers_missing,
-            credit_wait_s=deployed.outputs.waited_s(self._parts.clock.now()),
+            credit_wait_s=deployed.outputs.waited_s(self._ports.clock.now()),
             sent_bytes=deployed.outputs.sent_bytes,
             received_bytes=deployed.inputs.received_bytes,
             queued_bytes=deployed.outputs.queued_bytes,
@@ -158,12 +158,12 @@ class ExchangeWork:
             message = "a subtask with an exchange was deployed without one"
             raise LakewardError(message)
         self._checkpointing = checkpointing
-        lake = cast("PartitioningLakePlugin", self._parts.lake(deploy.lake))
+        lake = cast("PartitioningLakePlugin", self._ports.lake(deploy.lake))
         senders = [self._exchange.connect(number, address) for number, address in enumerate(exchange.addresses)]
-        deployed = self._deployed = _Deployed(self._subtask, self._parts, deploy, exchange, table, lake)
+        deployed = self._deployed = _Deployed(self._subtask, self._ports, deploy, exchange, table, lake)
         deployed.inputs = Inputs(
             deployed.subtasks,
-            self._parts.clock,
+            self._ports.clock,
             self._execute,
             aligned_timeout_s=exchange.aligned_timeout_s,
             unaligned=exchange.unaligned,
@@ -171,22 +171,22 @@ class ExchangeWork:
         restores = any(state.segments() for state in exchange.restore)
         # All subtasks were deployed with the same: who has to wait for credit is given it.
         granted = not restores or exchange.recovery is None
-        deployed.outputs = Outputs(senders, deployed.routing, self._parts.exchange_limits, granted=granted)
+        deployed.outputs = Outputs(senders, deployed.routing, self._ports.exchange_limits, granted=granted)
         if restores:
-            open_store = partial(self._parts.checkpoints, deploy.checkpoint_root)
+            open_store = partial(self._ports.checkpoints, deploy.checkpoint_root)
             self._restored = self._restore(deployed, exchange, open_store)
         self._run_if_ready()
 
     def _restore(
         self, deployed: _Deployed, exchange: DeployExchange, open_store: Callable[[], CheckpointStore]
     ) -> RestoredRows:
-        parts, mailbox = self._parts, self._mailbox
+        ports, mailbox = self._ports, self._mailbox
         if exchange.recovery is None:
-            return RowsReading(exchange.restore, open_store, parts, mailbox, deployed.write_restored)
+            return RowsReading(exchange.restore, open_store, ports, mailbox, deployed.write_restored)
         place = (self._subtask, deployed.subtasks)
         source = RestoredSource(exchange.restore, *place, open_store, deployed.make_routing)
         write, execute = deployed.write_recovered, self._execute_recovery
-        return RowsRecovery(source, exchange.recovery, parts, mailbox, write, execute)
+        return RowsRecovery(source, exchange.recovery, ports, mailbox, write, execute)
 
     def begin_split(
         self, _deploy: Deploy, _table: TableSpec, progress: SplitProgress
@@ -263,7 +263,7 @@ class ExchangeWork:
         checkpointing.store.end(checkpoint - 1)
         self._drop_part()
         self._part = ExchangePart(checkpoint, tuple(progress()), checkpointing.blocked(), close_files=close_files)
-        age_s = max(0.0, self._parts.clock.now() - order.since)
+        age_s = max(0.0, self._ports.clock.now() - order.since)
         deployed.outputs.barrier(checkpoint, age_s=age_s)
         at_once = not self._restored.done
         deployed.inputs.trigger(checkpoint, age_s=age_s, close_files=close_files, at_once=at_once)
@@ -281,7 +281,7 @@ class ExchangeWork:
 
     def check_time(self) -> None:
         """Let a barrier overtake what it has waited for long enough; count the time for which channels are full."""
-        now, due = self._parts.clock.now(), self.due
+        now, due = self._ports.clock.now(), self.due
         self._begun.outputs.count_wait(now)
         if due is not None and now >= due:
             self._begun.inputs.check_time()
@@ -392,10 +392,10 @@ class _Deployed:
     inputs: Inputs
     outputs: Outputs
 
-    def __init__(  # noqa: PLR0917 - what is worked on, then the parts to do it with
+    def __init__(  # noqa: PLR0917 - what is worked on, then the ports to do it with
         self,
         subtask: int,
-        parts: SubtaskParts,
+        ports: SubtaskPorts,
         deploy: Deploy,
         exchange: DeployExchange,
         table: TableSpec,
@@ -415,7 +415,7 @@ class _Deployed:
             RowDivider(partitioner, table),
             PartitionFiles(writers, f"x{subtask}", partitioner, self._share.files),
             FanOutLimits(exchange.open_files, exchange.open_rows_bytes, deploy.write_memory_bytes),
-            parts.clock.now,
+            ports.clock.now,
         )
         self._open_files = OpenFiles()
 

@@ -24,7 +24,7 @@ from lakeward.machines.exchange.messages import (
 )
 from lakeward.model.exchange import BarrierCancelled
 from lakeward.model.tables import BUCKET_COLUMN
-from lakeward.subtask.parts import LIMITS
+from lakeward.subtask.ports import LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lakeward.machines.exchange.messages import OutputCommand, OutputEvent
     from lakeward.ports import ChannelSender
     from lakeward.subtask.exchange.routing import Routing
-    from lakeward.subtask.parts import OutputLimits
+    from lakeward.subtask.ports import OutputLimits
 
 
 _BUCKET = pa.field(BUCKET_COLUMN, pa.int32(), nullable=False)

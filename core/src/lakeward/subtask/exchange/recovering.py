@@ -49,17 +49,17 @@ if TYPE_CHECKING:
     from lakeward.subtask.exchange.items import RestoredItem
     from lakeward.subtask.exchange.spilled_rows import RestoredChannel, RowPlace, SpilledPiece
     from lakeward.subtask.mailbox import Mailbox
-    from lakeward.subtask.parts import SubtaskParts
+    from lakeward.subtask.ports import SubtaskPorts
 
 
 class RowsRecovery(RestoredRows):
     """The recovery of one subtask: checkpoints may be taken while restored rows are written."""
 
-    def __init__(  # noqa: PLR0917 - what is restored, then the parts to do it with
+    def __init__(  # noqa: PLR0917 - what is restored, then the ports to do it with
         self,
         source: RestoredSource,
         deploy: DeployRecovery,
-        parts: SubtaskParts,
+        ports: SubtaskPorts,
         mailbox: Mailbox,
         write: Callable[[pa.RecordBatch, bool], None],
         execute: Callable[[RecoveryCommand], None],
@@ -81,7 +81,7 @@ class RowsRecovery(RestoredRows):
         it."""
         self._content: list[SpilledPiece] = []
         """The delivered pieces that a checkpoint holds, while it takes its snapshot."""
-        self._drain = SpillDrain(source, deploy, parts, mailbox, self._own)
+        self._drain = SpillDrain(source, deploy, ports, mailbox, self._own)
         self._written_bytes = self._kept_bytes = 0
 
     @property

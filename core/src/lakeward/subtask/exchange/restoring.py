@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lakeward.subtask.exchange.items import RestoredItem
     from lakeward.subtask.exchange.routing import Routing
     from lakeward.subtask.mailbox import Mailbox
-    from lakeward.subtask.parts import SubtaskParts
+    from lakeward.subtask.ports import SubtaskPorts
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class RowsReading(RestoredRows):
         self,
         states: Sequence[ExchangeState],
         open_store: Callable[[], CheckpointStore],
-        parts: SubtaskParts,
+        ports: SubtaskPorts,
         mailbox: Mailbox,
         write: Callable[[RowsRestored], None],
     ) -> None:
@@ -144,7 +144,7 @@ class RowsReading(RestoredRows):
         self._open_store = open_store
         self._mailbox = mailbox
         self._write = write
-        self._worker = parts.executor.worker(name="restore-rows")
+        self._worker = ports.executor.worker(name="restore-rows")
         self._rows = self._read(states)
         self._worker.submit(self._post_next)
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lakeward.subtask.checkpointing import Checkpointing
     from lakeward.subtask.exchange.items import ExchangeItem, RestoredItem
     from lakeward.subtask.exchange.spilled_rows import RestoredChannel, RowPlace, SpilledPiece
-    from lakeward.subtask.parts import OutputLimits
+    from lakeward.subtask.ports import OutputLimits
 
 
 def bug_1_commits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
