@@ -64,7 +64,6 @@ class CommitRecords:
     """The records of one service. Blocking; thread-safe, one call per table at a time."""
 
     def __init__(self, files: SmallFiles, service: str) -> None:
-        """Keep the store."""
         self._files = files
         self._service = service
 

@@ -71,8 +71,7 @@ class SplitWork:
         self.rows = progress.rows
         self.size_bytes = 0
         self.next_offset = progress.position if isinstance(self.split, LogSplit) else 0
-        self._flushed = progress
-        self._recorded = progress
+        self._before = self._flushed = progress
         self._table = table
         self._account = RowAccount(table, progress)
         self._writer = writer
@@ -129,22 +128,17 @@ class SplitWork:
         return unreadable(self._table, self.split, self._account.position, error) if isinstance(error, UNFIT) else error
 
     def roll(self) -> SplitProgress:
-        """Prepare a checkpoint: close files that are large enough, and record the split's progress, which is returned.
+        """Prepare a checkpoint: close files that are large enough, and return the split's progress.
 
         Takes as long as closing a file takes, so it is done while no gateway is closed.
         """
         if isinstance(self.split, SnapshotSplit) and self.split.live:
-            return self._recorded  # the next read would return its rows in another order, as of another moment
+            return self._before  # the next read would return its rows in another order, as of another moment
         with naming_rows(self._table, self.split):
             files = self._writer.roll()
         self._note_flushed()
         timings_s = self._seconds.by_phase(self._writer.timings_s)
-        self._recorded = structs.replace(self._flushed, files=files, timings_s=timings_s)
-        return self._recorded
-
-    def progress(self) -> SplitProgress:
-        """Return the progress at the last `roll`, or at the start. Cheap."""
-        return self._recorded
+        return structs.replace(self._flushed, files=files, timings_s=timings_s)
 
     def close(self, *, ended: bool = True) -> WriteResult:
         """Stop reading, close all files; return what was written, including earlier tries.

@@ -50,7 +50,6 @@ class SpillDrain:
     def __init__(
         self, source: RestoredSource, deploy: DeployRecovery, ports: SubtaskPorts, mailbox: Mailbox, own: OwnSegments
     ) -> None:
-        """Start to read back."""
         self._mailbox = mailbox
         self._spilling = _Spilling(source, deploy, ports, own)
         self._files: SpillFiles | None = None

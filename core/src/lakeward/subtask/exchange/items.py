@@ -96,7 +96,6 @@ class MailboxReceiver:
     """See `lakeward.ports.ChannelReceiver`: posts everything, and does nothing on the transport's threads."""
 
     def __init__(self, mailbox: Mailbox) -> None:
-        """Keep where to post."""
         self._mailbox = mailbox
 
     def on_records(self, producer: int, sequence: int, records: pa.RecordBatch) -> None:

@@ -36,7 +36,6 @@ class OpenFiles:
     """What checkpoints know of each open file of a writer."""
 
     def __init__(self) -> None:
-        """Start without an open file."""
         self._pieces: dict[tuple[bytes, int], list[Piece]] = {}
         """By partition and generation."""
 
