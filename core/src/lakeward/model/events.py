@@ -138,9 +138,9 @@ class Deploy(Event, frozen=True, kw_only=True):
     open_files: int = 0
     """Partitions that it has an open file for, at most, where the table has a `lake_partition`."""
     open_rows_bytes: int = 0
-    """Rows in open files that a checkpoint leaves open, at most, there."""
+    """Bytes of rows in open files that a checkpoint leaves open, at most, for such a table."""
     write_memory_bytes: int = 128 << 20
-    """Rows that it holds, at most, until they are enough for a row group, there."""
+    """Bytes of rows that it holds, at most, until they are enough for a row group of such a table."""
     exchange: DeployExchange | None = None
     """What it needs for the exchange; None: the subtask writes what it reads."""
 

@@ -10,7 +10,7 @@ from lakeward.model.tables import KvSnapshot, TableBucket
 
 
 class SnapshotSplit(msgspec.Struct, frozen=True, tag="snapshot", tag_field="kind", omit_defaults=True):
-    """Read one bucket's KV snapshot; the bucket then stands at `log_offset`, after a `live` one there or later."""
+    """Read one bucket's KV snapshot, which stands for the log below `log_offset`; a `live` one may hold later rows."""
 
     split_id: str
     bucket: TableBucket

@@ -16,7 +16,7 @@ from lakeward.subtask.checkpointing import CheckpointEnded, Checkpointing, Check
 from lakeward.subtask.exchange.exchange_work import ExchangeWork
 from lakeward.subtask.exchange.items import ExchangeItem
 from lakeward.subtask.exchange.phase import ExchangePhase
-from lakeward.subtask.link import Link, LostCoordinator, Settled
+from lakeward.subtask.link import AllAcknowledged, Link, LostCoordinator
 from lakeward.subtask.mailbox import Mailbox
 from lakeward.subtask.no_exchange import NoExchange
 from lakeward.subtask.part_store import PartWritten
@@ -169,7 +169,7 @@ class Subtask:
             case Cancel():
                 self._abort()
                 self._end("cancelled" if self._phase is not _Phase.FAILED else "failed")
-            case Settled():
+            case AllAcknowledged():
                 self._end("done")
             case Deploy():
                 self._begin(item)

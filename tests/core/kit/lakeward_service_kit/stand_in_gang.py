@@ -38,7 +38,7 @@ from lakeward.model.events import (
 from lakeward.model.exchange import ExchangeState
 from lakeward.model.results import LakeFile, WriteResult
 from lakeward.model.wire import unpack_table
-from lakeward.subtask.link import Link, LostCoordinator, Settled
+from lakeward.subtask.link import AllAcknowledged, Link, LostCoordinator
 from lakeward.subtask.mailbox import Mailbox
 from lakeward.subtask.reading import Read, SplitReading
 from lakeward.subtask.run import real_ports
@@ -110,7 +110,7 @@ class _StandIn:
                 self._begin(item)
             case Cancel() | LostCoordinator():
                 self._outcome = "cancelled"
-            case Settled():
+            case AllAcknowledged():
                 self._outcome = "done"
             case AssignSplits():
                 self._waiting.extend(item.splits)

@@ -93,7 +93,7 @@ class Outputs:
             self._gathered_bytes += size_bytes
             if output.gathered_rows >= limits.gathered_rows or output.gathered_bytes >= limits.gathered_bytes:
                 self._flush(consumer)
-        # What is gathered for very many consumers must not fill the subtask: its reader would stand still for nothing.
+        # What is gathered for very many consumers must not fill the subtask: its reader would wait for nothing.
         while self._gathered_bytes > limits.subtask_bytes // 2:
             self._flush(max(range(len(self._outputs)), key=lambda consumer: self._outputs[consumer].gathered_bytes))
 

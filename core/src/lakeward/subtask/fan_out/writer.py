@@ -354,7 +354,7 @@ class ExchangeFanOut(FanOutWriter):
     def _hold(self, partition: bytes, rows: pa.RecordBatch, size_bytes: int) -> OpenPartition:
         one = super()._hold(partition, rows, size_bytes)
         if not one.forgotten:
-            self._keep(one, [rows], size_bytes)
+            self._add_unsaved(one, [rows], size_bytes)
         return one
 
     def _note_flushed(self, one: OpenPartition) -> None:
@@ -363,14 +363,14 @@ class ExchangeFanOut(FanOutWriter):
         if one.generation != generation:
             self._forget(one)
             one.forgotten = False
-            self._keep(one, one.held, one.size_bytes)
+            self._add_unsaved(one, one.held, one.size_bytes)
 
     def _close(self, partition: bytes) -> OpenPartition:
         one = super()._close(partition)
         self._forget(one)
         return one
 
-    def _keep(self, one: OpenPartition, rows: list[pa.RecordBatch], size_bytes: int) -> None:
+    def _add_unsaved(self, one: OpenPartition, rows: list[pa.RecordBatch], size_bytes: int) -> None:
         one.unsaved += rows
         one.unsaved_bytes += size_bytes
         self._unsaved_bytes += size_bytes
