@@ -46,7 +46,7 @@ from lakeward.subtask.exchange.open_rows import OpenFiles
 from lakeward.subtask.exchange.outputs import Outputs
 from lakeward.subtask.exchange.phase import ExchangePhase
 from lakeward.subtask.exchange.recovering import RowsRecovery
-from lakeward.subtask.exchange.restoring import RestoredRows, RowsReading, Share, share_of
+from lakeward.subtask.exchange.restoring import Restoration, RowsReading, Share, share_of
 from lakeward.subtask.exchange.routing import Routing
 from lakeward.subtask.exchange.split_output import SplitOutput
 from lakeward.subtask.fan_out.dividing import RowDivider
@@ -99,7 +99,7 @@ class ExchangeWork:
         self._phase = ExchangePhase.CONNECTING
         self._checkpointing: Checkpointing | None = None
         self._deployed: _Deployed | None = None
-        self._restored = RestoredRows()
+        self._restored = Restoration()
         self._markers_missing = 0
         self._write_posted = False
         """`WriteNext` is in the mailbox."""
@@ -179,7 +179,7 @@ class ExchangeWork:
 
     def _restore(
         self, deployed: _Deployed, exchange: DeployExchange, open_store: Callable[[], CheckpointStore]
-    ) -> RestoredRows:
+    ) -> Restoration:
         ports, mailbox = self._ports, self._mailbox
         if exchange.recovery is None:
             return RowsReading(exchange.restore, open_store, ports, mailbox, deployed.write_restored)

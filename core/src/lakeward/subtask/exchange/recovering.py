@@ -33,7 +33,7 @@ from lakeward.machines.recovery.messages import (
 )
 from lakeward.subtask.exchange.draining import SpillDrain
 from lakeward.subtask.exchange.items import PieceRestored, SpillSealed
-from lakeward.subtask.exchange.restoring import RestoredRows
+from lakeward.subtask.exchange.restoring import Restoration
 from lakeward.subtask.exchange.spilled_rows import OwnSegments, RecoveredRest, channels_of
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from lakeward.subtask.ports import SubtaskPorts
 
 
-class RowsRecovery(RestoredRows):
+class RowsRecovery(Restoration):
     """The recovery of one subtask: checkpoints may be taken while restored rows are written."""
 
     def __init__(  # noqa: PLR0917 - what is restored, then the ports to do it with
@@ -86,17 +86,17 @@ class RowsRecovery(RestoredRows):
 
     @property
     def ready(self) -> bool:
-        """See `RestoredRows`."""
+        """See `Restoration`."""
         return self._machine.phase is not RecoveryPhase.NOT_READY
 
     @property
     def done(self) -> bool:
-        """See `RestoredRows`."""
+        """See `Restoration`."""
         return self._machine.phase is RecoveryPhase.NONE
 
     @property
     def can_take(self) -> bool:
-        """See `RestoredRows`."""
+        """See `Restoration`."""
         return self._machine.can_take
 
     @property
@@ -105,7 +105,7 @@ class RowsRecovery(RestoredRows):
         return self._drain.size_bytes
 
     def figures(self, figures: ExchangeFigures) -> ExchangeFigures:
-        """See `RestoredRows`."""
+        """See `Restoration`."""
         return structs.replace(
             figures,
             recovery=self._machine.phase.value,
@@ -127,7 +127,7 @@ class RowsRecovery(RestoredRows):
             self._post(SpillEnded() if item.piece is None else PieceRead(item.piece.channel, item.piece.size_bytes))
 
     def producers_connected(self) -> None:
-        """See `RestoredRows`."""
+        """See `Restoration`."""
         if not self._machine.connected:
             self._post(ProducersConnected())
 
@@ -142,15 +142,15 @@ class RowsRecovery(RestoredRows):
         self._taken.clear()
 
     def refuse(self, checkpoint: int) -> None:
-        """See `RestoredRows`."""
+        """See `Restoration`."""
         self._post(CheckpointRequested(checkpoint))
 
     def end(self, checkpoint: int) -> None:
-        """See `RestoredRows`."""
+        """See `Restoration`."""
         self._post(SnapshotAborted(checkpoint))
 
     def keep(self, part: ExchangePart) -> bool:
-        """See `RestoredRows`."""
+        """See `Restoration`."""
         if self.done:
             return True
         rest = self.rest(part.checkpoint)

@@ -73,7 +73,7 @@ def rows_of(store: CheckpointStore, segment: Segment) -> Iterator[tuple[int, pa.
             yield start, records
 
 
-class RestoredRows:
+class Restoration:
     """Writes the rows of the checkpoint that a launch goes on from; by itself, of one that has none.
 
     Called by the mailbox thread. What a checkpoint that is taken meanwhile holds, `lakeward.machines.recovery` says.
@@ -125,7 +125,7 @@ class RestoredRows:
         """Stop; calling it twice is harmless."""
 
 
-class RowsReading(RestoredRows):
+class RowsReading(Restoration):
     """Reads the rows of a checkpoint on a worker, one batch at a time, and writes them before anything else."""
 
     def __init__(
@@ -150,7 +150,7 @@ class RowsReading(RestoredRows):
 
     @property
     def done(self) -> bool:
-        """See `RestoredRows`."""
+        """See `Restoration`."""
         return self._done
 
     def take(self, item: RestoredItem) -> None:
@@ -166,7 +166,7 @@ class RowsReading(RestoredRows):
         self._worker.submit(self._post_next)
 
     def close(self, timeout_s: float) -> None:
-        """See `RestoredRows`."""
+        """See `Restoration`."""
         self._worker.stop(timeout_s)
 
     def _post_next(self) -> None:

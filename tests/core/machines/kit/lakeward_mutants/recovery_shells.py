@@ -15,7 +15,7 @@ from lakeward.subtask.exchange.exchange_work import ExchangeWork
 from lakeward.subtask.exchange.items import MarkReceived, PieceRestored, SpillSealed
 from lakeward.subtask.exchange.outputs import Outputs
 from lakeward.subtask.exchange.recovering import RowsRecovery
-from lakeward.subtask.exchange.restoring import RestoredRows
+from lakeward.subtask.exchange.restoring import Restoration
 from lakeward.subtask.exchange.routing import Routing
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def bug_19_ends_with_its_input(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(self: ExchangeWork) -> None:
         restored, deployed = self._restored, self._deployed
         if deployed is not None and deployed.inputs.ended and deployed.outputs.ended:
-            self._restored = RestoredRows()
+            self._restored = Restoration()
         write_on(self)
         self._restored = restored
 
