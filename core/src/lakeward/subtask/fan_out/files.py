@@ -46,8 +46,10 @@ class PartitionFiles:
             self._before[file.path] = place
             partition = partitioner.partition_of(file)
             self._closed[partition] = (*self._closed.get(partition, ()), file)
+        self.rolled = self.closed()
+        """Those that a checkpoint may name."""
         self._retired: list[LakeWriter] = []
-        """Closed writers whose files no checkpoint may name yet: `abort` deletes these."""
+        """Closed writers with files that no checkpoint may name: `abort` deletes these."""
         self.left_out = 0
         """Of closed writers."""
         self.timings_s: dict[str, float] = {}
@@ -65,11 +67,11 @@ class PartitionFiles:
         self.left_out += writer.left_out
         self.timings_s = sum_timings((self.timings_s, writer.timings_s))
 
-    def roll(self, present: Mapping[bytes, LakeWriter]) -> tuple[LakeFile, ...]:
-        """Return all closed files, those of the present writers too: a checkpoint may name them."""
+    def roll(self, present: Mapping[bytes, LakeWriter]) -> None:
+        """Let a checkpoint name all closed files, those of the present writers too."""
         rolled = {partition: writer.roll() for partition, writer in present.items()}
         self._retired.clear()
-        return self._in_order(self._closed | rolled)
+        self.rolled = self._in_order(self._closed | rolled)
 
     def closed(self) -> tuple[LakeFile, ...]:
         """Return the closed files of partitions that have no writer."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
@@ -85,6 +85,9 @@ class OpenPartition:
 class FanOutWriter:
     """What `SplitFanOut` and `ExchangeFanOut` have in common: rows are held by partition, and go to writers."""
 
+    _gathers: ClassVar[bool]
+    """Whether batches are gathered before they are divided."""
+
     def __init__(
         self,
         divider: RowDivider,
@@ -104,10 +107,23 @@ class FanOutWriter:
         self._files = files
         self._limits = limits
         self._now = now
+        self._gathered: list[pa.RecordBatch] = []
+        """Rows that are not divided yet."""
+        self._gathered_bytes = 0
         self._open: dict[bytes, OpenPartition] = {}
         self._generations = count(1)
         self._held_bytes = 0
         self._dividing_s = 0.0
+
+    def write(self, batch: SourceBatch) -> None:
+        """See `LakeWriter`; the records may be of many partitions."""
+        if not batch.records.num_rows:
+            return
+        records = self._divider.prepare(batch.records)
+        self._gathered.append(records)
+        self._gathered_bytes += records.nbytes
+        if not self._gathers or self._gathered_bytes >= min(GATHERED_BYTES, self._limits.memory_bytes):
+            self._divide_gathered()
 
     def close(self) -> tuple[LakeFile, ...]:
         """See `LakeWriter`."""
@@ -116,12 +132,14 @@ class FanOutWriter:
 
     def close_open(self) -> None:
         """Close all open files; later rows begin new ones."""
+        self._divide_gathered()
         # Those with a file first: one of the others needs a file to be closed where there are many.
         for partition in sorted(self._open, key=lambda partition: self._open[partition].writer is None):
             self._close(partition)
 
     def abort(self) -> None:
         """See `LakeWriter`."""
+        self._gathered.clear()
         for one in self._open.values():
             one.held.clear()
             one.unsaved.clear()
@@ -142,15 +160,18 @@ class FanOutWriter:
 
     @property
     def _no_open_file(self) -> bool:
-        return all(one.flushed and not one.held for one in self._open.values())
+        return not self._gathered and all(one.flushed and not one.held for one in self._open.values())
 
     def _present(self) -> dict[bytes, LakeWriter]:
         return {partition: one.writer for partition, one in self._open.items() if one.writer is not None}
 
-    def _divide(self, batches: list[pa.RecordBatch]) -> None:
-        """Hold rows for their partitions, and hand on what is too much; empty the list."""
+    def _divide_gathered(self) -> None:
+        """Hold rows for their partitions, and hand on what is too much."""
+        if not self._gathered:
+            return
         started = self._now()
-        for partition, rows, size_bytes in self._divider.divide(batches):
+        gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
+        for partition, rows, size_bytes in self._divider.divide(gathered):
             self._hold(partition, rows, size_bytes)
         self._dividing_s += self._now() - started
         while self._held_bytes > self._limits.memory_bytes:
@@ -218,30 +239,19 @@ class SplitFanOut(FanOutWriter):
 
     A position and its files must say the same: a checkpoint refers to files only as of a moment at which no partition
     had an open file. `roll` looks for such a moment, and makes one by closing all files once the rows since the last
-    one have more than `open_rows_bytes`.
+    one have more than `open_rows_bytes`. Each batch is divided at once, so that an error about its values comes while
+    it is written.
     """
 
-    def __init__(
-        self,
-        divider: RowDivider,
-        files: PartitionFiles,
-        limits: FanOutLimits,
-        now: Callable[[], float] = time.perf_counter,
-    ) -> None:
-        super().__init__(divider, files, limits, now)
-        self._rolled = files.closed()
-        """As of the last such moment."""
-        self._rows = self._size_bytes = 0
-        """Rows, and about how many bytes they have, since that moment."""
+    _gathers = False
+    _rows = _size_bytes = 0
+    """Rows, and about how many bytes they have, since the last such moment."""
 
     def write(self, batch: SourceBatch) -> None:
-        """See `LakeWriter`; an error about a value comes with its batch, which is divided at once."""
-        if not batch.records.num_rows:
-            return
-        records = self._divider.prepare(batch.records)
-        self._rows += records.num_rows
-        self._size_bytes += records.nbytes
-        self._divide([records])
+        """See `LakeWriter`."""
+        self._rows += batch.records.num_rows
+        self._size_bytes += batch.records.nbytes
+        super().write(batch)
 
     @property
     def all_rows_flushed(self) -> bool:
@@ -253,9 +263,9 @@ class SplitFanOut(FanOutWriter):
         if self._size_bytes > self._limits.open_rows_bytes and not self._no_open_file:
             self.close_open()
         if self._rows and self._no_open_file:
-            self._rolled = self._files.roll(self._present())
+            self._files.roll(self._present())
             self._rows = self._size_bytes = 0
-        return self._rolled
+        return self._files.rolled
 
 
 class ExchangeFanOut(FanOutWriter):
@@ -266,52 +276,23 @@ class ExchangeFanOut(FanOutWriter):
     file are kept no longer, and the next `roll` closes it.
     """
 
-    def __init__(
-        self,
-        divider: RowDivider,
-        files: PartitionFiles,
-        limits: FanOutLimits,
-        now: Callable[[], float] = time.perf_counter,
-    ) -> None:
-        super().__init__(divider, files, limits, now)
-        self._gathered: list[pa.RecordBatch] = []
-        """Rows that are not divided yet."""
-        self._gathered_bytes = self._unsaved_bytes = 0
-
-    def write(self, batch: SourceBatch) -> None:
-        """See `LakeWriter`."""
-        if not batch.records.num_rows:
-            return
-        records = self._divider.prepare(batch.records)
-        self._gathered.append(records)
-        self._gathered_bytes += records.nbytes
-        if self._gathered_bytes >= min(GATHERED_BYTES, self._limits.memory_bytes):
-            self._divide_gathered()
+    _gathers = True
+    _unsaved_bytes = 0
 
     @property
     def all_rows_flushed(self) -> bool:
         """See `LakeWriter`."""
-        return not self._gathered and self._no_open_file
+        return self._no_open_file
 
     def roll(self) -> tuple[LakeFile, ...]:
         """See `LakeWriter`, and above."""
         self._divide_gathered()
         while forgotten := [partition for partition, one in self._open.items() if one.forgotten]:
             self._close(forgotten[0])
-        files = self._files.roll(self._present())
+        self._files.roll(self._present())
         for one in self._open.values():
             self._note_flushed(one)
-        return files
-
-    def close_open(self) -> None:
-        """Close all open files; later rows begin new ones."""
-        self._divide_gathered()
-        super().close_open()
-
-    def abort(self) -> None:
-        """See `LakeWriter`."""
-        self._gathered.clear()
-        super().abort()
+        return self._files.rolled
 
     def open_rows(self) -> Mapping[bytes, OpenPartition]:
         """Return, by partition, the rows that are in no closed file."""
@@ -342,10 +323,7 @@ class ExchangeFanOut(FanOutWriter):
             self._close(max(self._open, key=lambda partition: self._open[partition].size_bytes))
 
     def _divide_gathered(self) -> None:
-        if not self._gathered:
-            return
-        gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
-        self._divide(gathered)
+        super()._divide_gathered()
         while self._unsaved_bytes > self._limits.open_rows_bytes:
             largest = max(self._open.values(), key=lambda one: one.unsaved_bytes)
             largest.forgotten = True
