@@ -27,7 +27,7 @@ from lakeward.model.events import (
 from lakeward.model.jobs import JobSpec, SubtaskPlace
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.subtask.assigned_splits import AssignedSplits
-from lakeward.subtask.checkpointing import CheckpointEnded, Checkpointing, MakePart
+from lakeward.subtask.checkpointing import Checkpointing, MakePart
 from lakeward.subtask.mailbox import Mailbox
 from lakeward.subtask.no_exchange import NoExchange
 from lakeward.subtask.part_store import PartWritten
@@ -75,8 +75,7 @@ class Attempt:
 
     def cut(self) -> MakePart:
         """Come to the next cut in the mailbox."""
-        while isinstance(cut := self.mailbox.get(0.0), CheckpointEnded):
-            pass
+        cut = self.mailbox.get(0.0)
         assert isinstance(cut, MakePart)
         return cut
 

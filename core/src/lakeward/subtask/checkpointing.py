@@ -83,7 +83,7 @@ class MakePart:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointEnded:
-    """Posted to the mailbox: a checkpoint is complete, or was aborted."""
+    """Posted to the mailbox of a subtask with an exchange: a checkpoint is complete, or was aborted."""
 
     checkpoint: int
 
@@ -160,7 +160,8 @@ class Checkpointing:
                     self._trigger(message)
                 case CheckpointComplete() | CheckpointAborted():
                     self._step(AbortFor(message.checkpoint))
-                    self._mailbox.put_message(CheckpointEnded(message.checkpoint))
+                    if not self._opens_at_trigger:
+                        self._mailbox.put_message(CheckpointEnded(message.checkpoint))
 
     def part_written(self, written: PartWritten) -> None:
         """Send whether a part was stored."""

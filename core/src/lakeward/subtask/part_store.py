@@ -72,13 +72,13 @@ class PartStore:
         self._worker = ports.executor.worker(name="store-checkpoint")
         self._running: list[Running] = []
         self._waiting: list[CheckpointPart] = []
-        """Those that were given to a worker and whose checkpoints may still complete."""
+        """Those with rows that were given to the worker and whose checkpoints may still complete."""
 
     def put(self, part: CheckpointPart) -> None:
         """Have a part stored."""
-        self._waiting.append(part)
         work = partial(self._write, part)
         if part.in_order:
+            self._waiting.append(part)
             self._worker.submit(work)
         else:
             self._running = [one for one in self._running if not one.join(0.0)]

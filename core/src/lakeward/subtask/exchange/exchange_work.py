@@ -19,6 +19,7 @@ from lakeward.machines.exchange.messages import (
     TakeWriterSnapshot,
 )
 from lakeward.machines.recovery.messages import (
+    AcceptCheckpoints,
     FailMarkerMissing,
     FinishRecovery,
 )
@@ -334,11 +335,11 @@ class ExchangeWork:
         return self._deployed
 
     def _run_if_ready(self) -> None:
-        deployed, connecting = self._deployed, self._phase is ExchangePhase.CONNECTING
-        if not connecting or deployed is None or len(self._connected) < deployed.subtasks:
+        if self._deployed is None or len(self._connected) < self._deployed.subtasks:
             return
         self._restored.producers_connected()
-        if self._restored.ready and self._checkpointing is not None:
+        connecting = self._phase is ExchangePhase.CONNECTING
+        if connecting and self._restored.ready and self._checkpointing is not None:
             self._phase = ExchangePhase.RUNNING
             self._checkpointing.send(Connected())
 
@@ -372,12 +373,14 @@ class ExchangeWork:
     def _execute_recovery(self, command: RecoveryCommand) -> None:
         """Execute what a recovery's machine commands, as far as it concerns the channels."""
         match command:
+            case AcceptCheckpoints():
+                self._run_if_ready()
             case FailMarkerMissing():
                 self._fail_marker(command.checkpoint)
             case FinishRecovery():
                 for producer in range(self._begun.subtasks):
                     self._exchange.give_credit(producer, 0)
-            case _:  # `_run_if_ready` and `_write_on` follow each item, and `trigger` declines
+            case _:  # `WakeWriter`: `_write_on` follows each item; `RefuseCheckpoint`: `trigger` declines
                 pass
 
     def _fail_marker(self, checkpoint: int) -> None:
