@@ -27,7 +27,9 @@ from lakeward.model.partitioning import PartitionField
 from lakeward.model.settings import LakeSettings
 from lakeward.model.splits import LogSplit
 from lakeward.model.tables import Change, TableBucket, TablePath, TableSpec
-from lakeward.subtask.fan_out import FanOutWriter
+from lakeward.subtask.fan_out.dividing import RowDivider
+from lakeward.subtask.fan_out.files import PartitionFiles
+from lakeward.subtask.fan_out.writer import FanOutLimits, SplitFanOut
 from lakeward_lake_iceberg.options import IcebergOptions
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
 
@@ -102,16 +104,11 @@ class Lake:
             return self._plugin.writer(self._task, self._table, LogSplit("b0", bucket, (), 0, 1 << 40), self._attempt)
         make = partial(self._open, self._attempt)
         partitioner = self._plugin.partitioner(self._task, self._table)
-        return FanOutWriter(
-            partitioner,
-            make,
-            "b0",
-            table=self._table,
-            open_files=64,
-            open_rows_bytes=256 << 20,
-            memory_bytes=LakeSettings().write_memory,
-            bucket=0,
-            now=time.process_time,
+        return SplitFanOut(
+            RowDivider(partitioner, self._table, bucket=0),
+            PartitionFiles(make, "b0", partitioner),
+            FanOutLimits(64, open_rows_bytes=256 << 20, memory_bytes=LakeSettings().write_memory),
+            time.process_time,
         )
 
     def _open(

@@ -55,7 +55,8 @@ from lakeward.model.tables import BUCKET_COLUMN
 from lakeward.model.wire import pack_table
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
-from lakeward.subtask.parts import SubtaskParts
+from lakeward.subtask.exchange.exchange_work import ExchangeWork
+from lakeward.subtask.ports import SubtaskPorts
 from lakeward.subtask.subtask import Subtask
 from lakeward.threads import ThreadExecutor
 from lakeward_service_kit.checkpoint_values import reference, round_snapshot
@@ -200,7 +201,7 @@ def run(place: Path, every_s: float, open_rows: int, write: int) -> dict[str, ob
         progress_s=1e9, checkpoint_root="there", checkpoint_ref=REF, exchange=exchange, write_memory_bytes=write,
     )  # fmt: skip
     coordinator = Coordinator(deploy, store, every_s)
-    parts = SubtaskParts(
+    parts = SubtaskPorts(
         transport=cast("Any", coordinator),
         executor=ThreadExecutor(),
         clock=clock,
@@ -221,7 +222,7 @@ def run(place: Path, every_s: float, open_rows: int, write: int) -> dict[str, ob
     at_ready = peak_mib()
     used, due = time.process_time(), coordinator.ready_at + every_s
     work = subtask._exchange  # noqa: SLF001 - its phase is nowhere else before a report
-    assert work is not None
+    assert isinstance(work, ExchangeWork)
     anonymous = 0.0
     while work.figures.recovery == "draining":
         time.sleep(0.002)

@@ -9,12 +9,13 @@ import pyarrow as pa
 import pytest
 
 from lakeward.clock import SystemClock
+from lakeward.model.checkpoints import SplitProgress
 from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.splits import LogSplit
 from lakeward.model.tables import TablePath
 from lakeward.subtask.mailbox import Mailbox
 from lakeward.subtask.reading import Read
-from lakeward.subtask.work import SplitWork, at_its_beginning
+from lakeward.subtask.work import SplitWork
 from lakeward.threads import ThreadExecutor
 from lakeward_lake_iceberg.options import IcebergOptions
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
@@ -65,11 +66,18 @@ def _tier(tmp_path: Path, keys: int) -> tuple[list[int], tuple[LakeFile, ...]]:
     mailbox = Mailbox()
     writer = IcebergLakePlugin().writer(task, table, split, 1)
     work = SplitWork(
-        table, at_its_beginning(split), EmbeddedReader(store.root, table), writer, clock, ThreadExecutor(), mailbox
+        table,
+        SplitProgress.beginning(split),
+        EmbeddedReader(store.root, table),
+        writer,
+        clock,
+        ThreadExecutor(),
+        mailbox,
     )
     positions = []
     while isinstance(read := mailbox.get(60), Read) and read.batch is not None:
         work.write(read.batch, read.read_s)
+        work.read_on()
         positions.append(work.roll().position)
     files = work.close().files
     lake.close()

@@ -102,7 +102,7 @@ def store_world(world: World) -> Iterator[StoreWorld]:
 
 def done_rows(checkpoint: Checkpoint) -> int:
     """Return how many rows the closed files of a checkpoint hold."""
-    held = [one.event.result for part in checkpoint.subtasks for one in part.blocked]
+    held = [one.result for part in checkpoint.subtasks for one in part.blocked]
     progress = [one for part in checkpoint.subtasks for one in part.progress]
     round_ = checkpoint.coordinator
     results = sum(one.rows for one in (*round_.finished, *held))

@@ -10,12 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeward.clock import SystemClock
+from lakeward.model.checkpoints import SplitProgress
 from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.splits import LogSplit, SnapshotSplit, Split
 from lakeward.model.tables import TablePath
 from lakeward.subtask.mailbox import Mailbox
 from lakeward.subtask.reading import Read
-from lakeward.subtask.work import SplitWork, at_its_beginning
+from lakeward.subtask.work import SplitWork
 from lakeward.threads import ThreadExecutor
 from lakeward_lake_iceberg.options import IcebergOptions
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
@@ -68,10 +69,17 @@ def _write(tmp_path: Path, store: EmbeddedStore, table: TableSpec, split: Split)
     writer = IcebergLakePlugin().writer(task, table, split, 1)
     mailbox = Mailbox()
     work = SplitWork(
-        table, at_its_beginning(split), EmbeddedReader(store.root, table), writer, clock, ThreadExecutor(), mailbox
+        table,
+        SplitProgress.beginning(split),
+        EmbeddedReader(store.root, table),
+        writer,
+        clock,
+        ThreadExecutor(),
+        mailbox,
     )
     while isinstance(read := mailbox.get(60), Read) and read.batch is not None:
         work.write(read.batch, read.read_s)
+        work.read_on()
     assert isinstance(read, Read)
     assert read.error is None
     lake.close()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeward.model.tables import TablePath
-from lakeward.subtask.parts import OutputLimits
+from lakeward.subtask.ports import OutputLimits
 from lakeward_simulator.case import TABLE
 from lakeward_simulator.cuts import wrong_in_cut, wrong_in_lake
 from lakeward_simulator.partitions import ROUTES

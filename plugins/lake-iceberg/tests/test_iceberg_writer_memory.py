@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +9,9 @@ import pyarrow as pa
 
 from lakeward.model.batches import SourceBatch, batch_schema, log_records
 from lakeward.model.tables import BUCKET_COLUMN, Change
-from lakeward.subtask.fan_out import FanOutWriter
+from lakeward.subtask.fan_out.dividing import RowDivider
+from lakeward.subtask.fan_out.files import PartitionFiles
+from lakeward.subtask.fan_out.writer import ExchangeFanOut, FanOutLimits
 from lakeward_iceberg_kit.partitioned import EVENTS, PartitionedRound, layout
 from lakeward_testing.lake_tables import incarnation, log_table
 
@@ -43,8 +44,8 @@ def test_a_writer_of_many_partitions_takes_no_more_memory_for_four_times_the_row
         return plugin.partition_writer(tiering.task, table, partition, name, 1, (), memory_bytes)
 
     partitioner = plugin.partitioner(tiering.task, table)
-    fan_out = partial(FanOutWriter, partitioner, make, "x0", table=table, open_files=64, keep_open_rows=True)
-    writer = fan_out(open_rows_bytes=OPEN_ROWS, memory_bytes=HELD)
+    files, limits = PartitionFiles(make, "x0", partitioner), FanOutLimits(64, OPEN_ROWS, HELD)
+    writer = ExchangeFanOut(RowDivider(partitioner, table), files, limits)
     before, most = pa.total_allocated_bytes(), [0, 0]
     for number in range(4 * BATCHES):
         writer.write(batch(number))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from msgspec import structs
 
 from lakeward.errors import SourceError, TableGoneError
 from lakeward.model.tables import CHANGE_COLUMN, Change
@@ -190,7 +191,7 @@ class _Reads(EmbeddedSource):
 
 class StopsOneRecordEarly(_Reads):
     def log(self, reader: SourceReader, split: LogSplit) -> Iterator[SourceBatch]:
-        return super().log(reader, replace(split, stop=max(split.start, split.stop - 1)))
+        return super().log(reader, structs.replace(split, stop=max(split.start, split.stop - 1)))
 
 
 class YieldsNoBatchWhereThereIsNoRecord(_Reads):

@@ -3,11 +3,11 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from lakeward.clock import SystemClock
 from lakeward.model.exchange import ChannelState, ExchangeState, OpenRows, Segment, Side
@@ -116,8 +116,8 @@ def test_of_an_exchange_its_open_rows_and_channels_are_shown_for_each_subtask(
     state = ExchangeState(
         subtask=1, subtasks=1, files=(file,), rows=100, open_rows=opened, channels=channels, unaligned=True
     )
-    part = store.write_part(FIRST, replace(subtask_snapshot(1), exchange=state))
-    store.complete(FIRST, replace(round_snapshot(FIRST), layout=("day(ts)",)), [part], None)
+    part = store.write_part(FIRST, structs.replace(subtask_snapshot(1), exchange=state))
+    store.complete(FIRST, structs.replace(round_snapshot(FIRST), layout=("day(ts)",)), [part], None)
     document = configured("checkpoints", "show", str(FIRST), "-o", "json").document
     (line,) = document["exchange"]
     assert line["kind"] == "unaligned"

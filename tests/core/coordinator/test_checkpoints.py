@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 from structlog.testing import capture_logs
 
 from lakeward.errors import CorruptFileError
@@ -337,12 +338,12 @@ class Lossy(CheckpointFiles):
     def load(self, ref: CheckpointRef) -> Checkpoint:
         """See `CheckpointFiles`."""
         found = super().load(ref)
-        parts = (replace(part, progress=tuple(map(_without_a_file, part.progress))) for part in found.subtasks)
+        parts = (structs.replace(part, progress=tuple(map(_without_a_file, part.progress))) for part in found.subtasks)
         return replace(found, subtasks=tuple(parts))
 
 
 def _without_a_file(one: SplitProgress) -> SplitProgress:
-    return replace(one, files=one.files[1:])
+    return structs.replace(one, files=one.files[1:])
 
 
 def lossy(held: Held) -> Lossy:

@@ -18,7 +18,7 @@ from lakeward.model.results import LakeFile
 from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.tables import TableBucket, TablePath
 from lakeward.sockets import SocketTransport
-from lakeward.subtask.run import real_parts
+from lakeward.subtask.run import real_ports
 from lakeward.subtask.subtask import Subtask
 from lakeward_service_kit.jobs import ThreadJobs
 
@@ -121,11 +121,11 @@ def test_an_offset_that_goes_back_is_an_error_also_where_no_split_of_its_bucket_
 
 
 def test_offsets_of_an_earlier_table_of_the_name_may_be_left_out() -> None:
-    replace(ACCOUNT, landed={replace(BUCKET, table_id=6): 500}).check(OFFSETS, FILES)
+    replace(ACCOUNT, landed={structs.replace(BUCKET, table_id=6): 500}).check(OFFSETS, FILES)
 
 
 def test_a_bucket_without_splits_stays_where_it_was() -> None:
-    third = replace(BUCKET, bucket=2)
+    third = structs.replace(BUCKET, bucket=2)
     account = replace(ACCOUNT, before={**ACCOUNT.before, third: 9})
     account.check({**OFFSETS, third: 9}, FILES)
     with pytest.raises(
@@ -245,15 +245,15 @@ class Passing:
 
 
 def run_lossy(place: SubtaskPlace, loses: Callable[[WriteResult], WriteResult]) -> str:
-    return Subtask(place, replace(real_parts(), transport=LossyTransport(loses))).run()
+    return Subtask(place, replace(real_ports(), transport=LossyTransport(loses))).run()
 
 
 def one_row_less(result: WriteResult) -> WriteResult:
-    return replace(result, files=tuple(replace(file, rows=file.rows - 1) for file in result.files))
+    return structs.replace(result, files=tuple(structs.replace(file, rows=file.rows - 1) for file in result.files))
 
 
 def no_files(result: WriteResult) -> WriteResult:
-    return replace(result, files=())
+    return structs.replace(result, files=())
 
 
 @pytest.mark.parametrize("loses", [one_row_less, no_files])

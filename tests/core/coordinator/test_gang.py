@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from lakeward.coordinator.checkpoints.contents import CheckpointContents
 from lakeward.errors import CorruptFileError
@@ -27,7 +28,6 @@ from lakeward.model.events import (
     Progress,
     Register,
     RequestSplit,
-    SplitFinished,
     SubtaskDone,
     TriggerCheckpoint,
     WriterFinished,
@@ -167,7 +167,7 @@ def test_a_round_that_finishes_early_is_drained_when_its_writers_have_finished(w
     world.round.finish_early()
     first.finish(SPLITS[0], rows=30, end=30)
     second.finish(SPLITS[1], rows=0, end=0)
-    first.end(30, (replace(A, rows=30),))
+    first.end(30, (structs.replace(A, rows=30),))
     second.end(0)
     assert world.round.events == ["drained, finished early True"]
     assert world.job.progress.offsets()[BUCKETS[0]] == 30
@@ -328,8 +328,8 @@ def test_a_lost_subtask_ends_the_launch_and_all_goes_back_to_the_newest_checkpoi
     assert world.job.progress.results == {}
     assert world.job.may_have_orphans
     again = world.connect()
-    wires = [wire for one in again for event in one.told(AssignSplits) for wire in event.splits]
-    assert [wire.done.position for wire in wires if wire.done is not None] == [100, 0]
+    assigned = [split for one in again for event in one.told(AssignSplits) for split in event.splits]
+    assert [split.position for split in assigned] == [100, 0]
     for member in again:
         assert member.deployed.exchange is not None
         assert tuple(member.deployed.exchange.restore) == states
@@ -501,7 +501,7 @@ def test_a_round_that_finishes_early_is_launched_again_to_write_what_its_checkpo
     for member in (first, second):
         member.say(Connected(), RequestSplit())
         assert member.told(NoMoreSplits)
-    first.end(100, (A, replace(B, rows=40)))
+    first.end(100, (A, structs.replace(B, rows=40)))
     second.end(0)
     assert world.round.events[-1] == "drained, finished early True, left out: subtask 0 failed: gone"
     assert world.job.progress.offsets()[BUCKETS[0]] == 100
@@ -543,7 +543,7 @@ def test_a_finish_that_a_closed_gateway_held_counts_as_received_after_a_restore(
     earlier = gang_world(tmp_path)
     states = store_checkpoint(earlier, earlier.connect())
     result = WriteResult(SPLITS[1].split_id, SPLITS[1].bucket, 100, 5, 100, (), empty_offsets=0)
-    blocked = BlockedEvent(Origin(1, 1, 2, 3), SplitFinished(result=result))
+    blocked = BlockedEvent(Origin(1, 1, 2, 3), result)
     parts = [SubtaskSnapshot(0, 1, (), (), states[0]), SubtaskSnapshot(1, 2, (), (blocked,), states[1])]
     contents = CheckpointContents.of(earlier.newest.round, parts)
     world = gang_world(tmp_path / "new", restored=contents)

@@ -400,7 +400,7 @@ def newer_checkpoint(real: GangRounds, damage: Callable[[Path], None]) -> tuple[
             damaged = state / copy.name
             rows = structs.replace(open_rows[0], segments=(copy, *others))
             exchange = structs.replace(part.exchange, open_rows=(rows, *open_rows[1:]))
-            part = replace(part, exchange=exchange)  # noqa: PLW2901 - the same with another file
+            part = structs.replace(part, exchange=exchange)  # noqa: PLW2901 - the same with another file
         parts.append(files.write_part(ref, part))
     assert damaged is not None
     files.complete(ref, newest.coordinator, parts, newest.lease)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
+from msgspec import structs
 from structlog.testing import capture_logs
 
 from lakeward.clock import SystemClock
@@ -202,10 +203,10 @@ def move_here(old: OldWorld) -> None:
 
     def moved_part(part: SubtaskSnapshot) -> SubtaskSnapshot:
         progress = tuple(
-            replace(one, files=tuple(replace(file, path=moved(file.path)) for file in one.files))
+            structs.replace(one, files=tuple(structs.replace(file, path=moved(file.path)) for file in one.files))
             for one in part.progress
         )
-        return replace(part, progress=progress)
+        return structs.replace(part, progress=progress)
 
     found = old.newest()
     parts = [old.checkpoints.write_part(found.ref, moved_part(part)) for part in found.subtasks]

@@ -20,7 +20,7 @@ from lakeward.model.backoff import backoff_s
 from lakeward.model.settings import TableSettings
 from lakeward.observe.condition import ConditionTracker
 from lakeward.subtask.reading import SplitReading
-from lakeward.subtask.run import real_parts
+from lakeward.subtask.run import real_ports
 from lakeward.subtask.subtask import Subtask
 from lakeward_service_kit.full_disk import FULL
 from lakeward_service_kit.held_source import Hold
@@ -415,7 +415,7 @@ def subtasks_for_whom_time_flies(bad: TablePath) -> Callable[[SubtaskPlace], str
     """Return what runs a subtask: one of the bad table's with the fast clock."""
 
     def run(place: SubtaskPlace) -> str:
-        parts = real_parts(place)
+        parts = real_ports(place)
         return Subtask(place, replace(parts, clock=FastClock()) if str(bad) in place.job.title else parts).run()
 
     return run

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from msgspec import structs
 
 from lakeward.coordinator.checkpoints.contents import CheckpointContents
@@ -17,7 +15,7 @@ from lakeward_service_kit.checkpoint_values import exchange_snapshot, reference,
 
 
 def coordinators_part() -> RoundSnapshot:
-    return replace(round_snapshot(reference()), finished=())
+    return structs.replace(round_snapshot(reference()), finished=())
 
 
 def restored_progress(attempt: int) -> tuple[RoundProgress, Origin]:
@@ -54,13 +52,13 @@ def test_what_had_been_done_of_a_split_that_a_cut_leaves_out_is_committed() -> N
 
 def test_files_that_a_split_half_done_or_a_word_to_be_sent_again_names_are_not_deleted_for_a_late_finish() -> None:
     part = subtask_snapshot(subtask=1, attempt=7)
-    result = part.blocked[0].event.result
-    own = replace(result.files[0], path="of-the-word.parquet")
-    word = replace(part.blocked[0], event=structs.replace(part.blocked[0].event, result=replace(result, files=(own,))))
-    state = CheckpointContents.of(coordinators_part(), [replace(part, blocked=(word,))])
+    result = part.blocked[0].result
+    own = structs.replace(result.files[0], path="of-the-word.parquet")
+    word = structs.replace(part.blocked[0], result=structs.replace(result, files=(own,)))
+    state = CheckpointContents.of(coordinators_part(), [structs.replace(part, blocked=(word,))])
     progress = RoundProgress(state.enumeration(), state)
     named = [file for one in progress.half_done() for file in one.files]
-    stranger = replace(own, path="of-nobody.parquet")
+    stranger = structs.replace(own, path="of-nobody.parquet")
     assert progress.blocked() == [word]
     assert named
     assert progress.not_ours([*named, own, stranger]) == [stranger]
@@ -71,16 +69,16 @@ def test_a_step_leaves_a_live_snapshot_out_whose_finish_the_coordinator_has_not_
     live = SnapshotSplit("b9-s-1", TableBucket(7, None, 9), (), -1, 40, live=True)
     own = coordinators_part()
     part = subtask_snapshot(subtask=1, attempt=7)
-    said = part.blocked[0].event.result
-    files = (replace(said.files[0], path="live.parquet"),)
-    result = replace(said, split_id=live.split_id, bucket=live.bucket, end_offset=44, files=files)
-    word = replace(part.blocked[0], event=structs.replace(part.blocked[0].event, result=result))
-    started = replace(own, splits=(*own.splits, live))
-    unsure = CheckpointContents.of(started, [replace(part, blocked=(word,))])
+    said = part.blocked[0].result
+    files = (structs.replace(said.files[0], path="live.parquet"),)
+    result = structs.replace(said, split_id=live.split_id, bucket=live.bucket, end_offset=44, files=files)
+    word = structs.replace(part.blocked[0], result=result)
+    started = structs.replace(own, splits=(*own.splits, live))
+    unsure = CheckpointContents.of(started, [structs.replace(part, blocked=(word,))])
     assert live.bucket not in unsure.offsets()
     assert not {*files} & {*unsure.files()}
     assert live.split_id in unsure.results()  # a round that goes on from it has the finish sent again
-    sure = CheckpointContents.of(replace(started, finished=(result,)), [replace(part, blocked=())])
+    sure = CheckpointContents.of(structs.replace(started, finished=(result,)), [structs.replace(part, blocked=())])
     assert sure.offsets()[live.bucket] == 44
     assert {*files} <= {*sure.files()}
 
@@ -91,7 +89,7 @@ def test_a_cut_with_rows_in_channels_alone_is_not_committed() -> None:
     segment = Segment(f"{ref}/1-0-1-1.arrow", 3, 100, 0)
     part = exchange_snapshot(segment, segment)
     assert part.exchange is not None
-    closed = replace(part, exchange=structs.replace(part.exchange, open_rows=()))
-    whole = replace(part, exchange=structs.replace(part.exchange, open_rows=(), channels=()))
+    closed = structs.replace(part, exchange=structs.replace(part.exchange, open_rows=()))
+    whole = structs.replace(part, exchange=structs.replace(part.exchange, open_rows=(), channels=()))
     committable = [CheckpointContents.of(round_snapshot(ref), [one]).committable for one in (part, closed, whole)]
     assert committable == [False, False, True]

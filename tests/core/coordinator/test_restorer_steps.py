@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from lakeward.coordinator.checkpoints.contents import CheckpointContents
 from lakeward.coordinator.checkpoints.known import KnownCheckpoints
@@ -48,7 +48,7 @@ def test_a_commit_of_the_same_offsets_has_open_rows_of_a_checkpoint_in_other_fil
     lake, store = FolderLake(tmp_path), CheckpointFiles(SmallFiles(str(tmp_path / "state")), FakeClock())
     lake.open_table(table, FIRST)
     segments = (write_segment(store, ref),) if open_rows else ()
-    was, part = replace(round_snapshot(ref), finished=()), exchange_snapshot(*segments)
+    was, part = structs.replace(round_snapshot(ref), finished=()), exchange_snapshot(*segments)
     store.complete(ref, was, (store.write_part(ref, part),), None)
     offsets = CheckpointContents.of(was, [part]).offsets()
     commit = OffsetCommit(5, offsets, None, was.round_id.incarnation, was.round_id.name, 2, 0)
@@ -64,7 +64,7 @@ def test_the_rows_of_a_doubted_checkpoint_are_read_before_a_round_goes_on_from_i
     lake = FolderLake(tmp_path)
     lake.open_table(table, FIRST)
     segment = write_segment(store, ref)
-    was = replace(round_snapshot(ref), finished=())
+    was = structs.replace(round_snapshot(ref), finished=())
     store.complete(ref, was, (store.write_part(ref, exchange_snapshot(segment)),), None)
     restorer = Restorer(store, lake, FIRST, KnownCheckpoints())
 
@@ -90,7 +90,7 @@ def test_of_several_checkpoints_the_newest_one_is_gone_on_from_and_an_older_one_
     table = log_table(path=PATH, table_id=7)
     lake.open_table(table, FIRST)
     for ref in (older, newer):
-        store.complete(ref, replace(round_snapshot(ref), finished=()), (), None)
+        store.complete(ref, structs.replace(round_snapshot(ref), finished=()), (), None)
     restorer, head = Restorer(store, lake, FIRST, KnownCheckpoints()), LakeHead(PATH, 7, "w", None, FIRST, None, None)
 
     def found() -> CheckpointRef | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 from structlog.testing import capture_logs
 
 from lakeward.coordinator.checkpoints.contents import CheckpointContents
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from lakeward.model.checkpoints import BlockedEvent
 
-PART = replace(round_snapshot(reference()), finished=())
+PART = structs.replace(round_snapshot(reference()), finished=())
 WORD = subtask_snapshot(subtask=1, attempt=7).blocked[0]
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
 from lakeward.coordinator.checkpoints.contents import CheckpointContents, RestoredRound
 from lakeward.coordinator.commits.fence import CommitFence
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 
 ASSIGNMENT = TableAssignment(PATH, 7, 3, 0, 1.0)
 ROUND = RoundId(FIRST, 7, 3, 1)
-STATE = CheckpointContents.of(replace(round_snapshot(reference()), finished=()), [])
+STATE = CheckpointContents.of(structs.replace(round_snapshot(reference()), finished=()), [])
 JOURNAL = RoundJournal(ROUND, PATH, None, None, "w/")
 EVERY_S = 5.0
 

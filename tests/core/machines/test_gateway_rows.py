@@ -52,7 +52,7 @@ class Start(NamedTuple):
 
 
 NEW = Start()
-GOES_ON = Start(restored=(BlockedEvent(OLD, finish("restored")),))
+GOES_ON = Start(restored=(BlockedEvent(OLD, finish("restored").result),))
 MEETS_A_CHECKPOINT = Start(latest=6, closed_for=6)
 GOES_ON_AND_MEETS_A_CHECKPOINT = GOES_ON._replace(latest=6, closed_for=6)
 

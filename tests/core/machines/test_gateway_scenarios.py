@@ -119,7 +119,7 @@ def test_one_that_starts_closed_keeps_restored_events_for_its_snapshot_under_the
     gateway = Gateway(restored=[RESTORED], closed_for=5)
     assert gateway.step(Started()) == ()
     gateway.step(MessageReceived(A))
-    assert gateway.held_as(ME) == (RESTORED, BlockedEvent(Origin(2, 0, 5, 2), A))
+    assert gateway.held_as(ME) == (RESTORED, BlockedEvent(Origin(2, 0, 5, 2), A.result))
     assert passed(gateway.step(OpenFor(5))) == [finish("restored", OLD), A]
 
 
@@ -128,7 +128,7 @@ def test_scenario_43_a_held_finish_is_kept_under_the_number_that_it_will_be_sent
     channel.send(C)
     gateway = after(CloseFor(5), MessageReceived(A), MessageReceived(RequestSplit()), MessageReceived(B))
     kept = gateway.held_as(Origin(2, 0, 5, channel.sent))
-    assert [(one.event, one.origin.sequence) for one in kept] == [(A, 2), (B, 4)]
+    assert [(one.result, one.origin.sequence) for one in kept] == [(A.result, 2), (B.result, 4)]
     sent = [(event, channel.send(event).sequence) for event in passed(gateway.step(OpenFor(5)))]
     assert sent == [(A, 2), (RequestSplit(), 3), (B, 4)]
 

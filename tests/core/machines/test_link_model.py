@@ -30,6 +30,7 @@ from lakeward.machines.link import (
     Transmit,
 )
 from lakeward.machines.transport.channel import Channel, ChannelKey
+from lakeward.model.checkpoints import SplitProgress
 from lakeward.model.events import (
     AnyEvent,
     AssignSplits,
@@ -40,7 +41,6 @@ from lakeward.model.events import (
     Register,
     RequestSplit,
     SubtaskDone,
-    WireLogSplit,
 )
 from lakeward.model.splits import LogSplit
 from lakeward.model.tables import TableBucket
@@ -131,7 +131,7 @@ class Coordinator(RuleBasedStateMachine):
     def deliver(self, event: AnyEvent) -> None:
         """Only once, only in order."""
         if isinstance(event, AssignSplits):
-            self.taken += [one.split.stop for one in event.splits if isinstance(one, WireLogSplit)]
+            self.taken += [one.split.stop for one in event.splits if isinstance(one.split, LogSplit)]
             assert self.taken == [*range(1, len(self.taken) + 1)], "out of order, or twice"
 
     def drop(self) -> None:
@@ -199,7 +199,7 @@ class Coordinator(RuleBasedStateMachine):
         self.sent_down += 1
         number = self.sent_down
         split = LogSplit(f"b0-{number}", BUCKET, (), number - 1, number)
-        envelope = self.channel.send(AssignSplits(splits=[WireLogSplit(split=split)]))
+        envelope = self.channel.send(AssignSplits(splits=[SplitProgress.beginning(split)]))
         if lost:
             if self.connected:
                 self.loses(0.0)

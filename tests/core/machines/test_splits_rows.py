@@ -6,10 +6,11 @@ row there agrees with itself.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import pytest
+from msgspec import structs
 
 from lakeward.errors import IllegalEventError
 from lakeward.machines.splits import (
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 A, B = TableBucket(1, None, 0), TableBucket(1, None, 1)
 FIRST, SECOND = LogSplit("first", A, (), 0, 10), LogSplit("second", A, (), 10, 20)
 SNAPSHOT = SnapshotSplit("snapshot", B, (), 4, 70)
-LIVE = replace(SNAPSHOT, live=True)
+LIVE = structs.replace(SNAPSHOT, live=True)
 ILLEGAL: Literal["illegal"] = "illegal"
 Where = Literal["free", "withheld", "finished", "skipped"] | tuple[int, int]
 """Where a split stands: in one of these states, or read by this attempt of this subtask."""

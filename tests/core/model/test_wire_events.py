@@ -25,7 +25,6 @@ from lakeward.model.events import (
     Open,
     SplitFinished,
     SubtaskDone,
-    wire_split,
 )
 from lakeward.model.results import LakeFile, WriteResult
 from lakeward.model.splits import LogSplit, SnapshotSplit
@@ -35,9 +34,7 @@ BUCKET = TableBucket(1, None, 0)
 LOG, SNAPSHOT = LogSplit("b0-0", BUCKET, ("x",), 0, 10), SnapshotSplit("b0-s4", BUCKET, (), 4, 70)
 FILES = (LakeFile("a.parquet", "data", 3, 100, b"\x00"),)
 HALF = SplitProgress(LOG, 5, FILES, 3, 17, {"read": 0.5}, left_out=1, empty_offsets=2)
-BLOCKED = BlockedEvent(
-    Origin(1, 0, 2, 9), SplitFinished(result=WriteResult("b0-0", BUCKET, 10, 17, 3, FILES, {}, 1, 2))
-)
+BLOCKED = BlockedEvent(Origin(1, 0, 2, 9), WriteResult("b0-0", BUCKET, 10, 17, 3, FILES, {}, 1, 2))
 PART = PartFile(0, 2, "subtask-0-2", 300, 12345)
 DEPLOY = Deploy(
     attempt=3,
@@ -69,8 +66,8 @@ def over_the_wire(event: AnyEvent) -> AnyEvent:
         Open(checkpoint=4),
         SubtaskDone(),
         DEPLOY,
-        SplitFinished(result=BLOCKED.event.result, origin=BLOCKED.origin),
-        AssignSplits(splits=[wire_split(LOG, HALF), wire_split(SNAPSHOT)]),
+        SplitFinished(result=BLOCKED.result, origin=BLOCKED.origin),
+        AssignSplits(splits=[HALF, SplitProgress.beginning(SNAPSHOT)]),
     ],
     ids=lambda event: type(event).__name__,
 )
@@ -81,15 +78,15 @@ def test_an_event_is_received_as_it_was_sent(event: AnyEvent) -> None:
 def test_a_snapshot_travels_in_its_acknowledgement() -> None:
     whole = SplitProgress(SNAPSHOT, 0, (), 0, -1)
     snapshot = SubtaskSnapshot(0, 2, (HALF, whole), (BLOCKED,))
-    received = over_the_wire(AckCheckpoint.of(4, PART, snapshot))
+    received = over_the_wire(AckCheckpoint(checkpoint=4, part=PART, snapshot=snapshot))
     assert isinstance(received, AckCheckpoint)
     assert (received.checkpoint, received.part, received.snapshot) == (4, PART, snapshot)
 
 
 def test_an_assigned_split_says_how_far_it_is() -> None:
-    received = over_the_wire(AssignSplits(splits=[wire_split(LOG, HALF), wire_split(SNAPSHOT)]))
+    received = over_the_wire(AssignSplits(splits=[HALF, SplitProgress.beginning(SNAPSHOT)]))
     assert isinstance(received, AssignSplits)
-    assert [wire.progress for wire in received.splits] == [HALF, None]
+    assert received.splits == [HALF, SplitProgress.beginning(SNAPSHOT)]
 
 
 def test_what_a_subtask_is_deployed_with_is_not_told() -> None:

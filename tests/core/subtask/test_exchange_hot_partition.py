@@ -11,7 +11,7 @@ import pytest
 
 from lakeward.model.events import AckClose, AssignSplits, Open, SplitFinished
 from lakeward.model.exchange import Side
-from lakeward.subtask.parts import OutputLimits
+from lakeward.subtask.ports import OutputLimits
 from lakeward_service_kit.exchange_world import APPEND, EVERY, PARTITIONS, ExchangeWorld, rows_of, splits
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ SLOW = 1
 def _written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """No row is held back on its way to the lake's writer, so that it can be seen when one is written."""
     for limit in ("GATHERED_BYTES", "HELD_BYTES"):
-        monkeypatch.setattr(f"lakeward.subtask.fan_out.{limit}", 1)
+        monkeypatch.setattr(f"lakeward.subtask.fan_out.writer.{limit}", 1)
 
 
 @pytest.fixture
@@ -105,8 +105,8 @@ def test_a_full_channel_stops_the_readers_and_neither_barriers_nor_what_was_read
 
     def meanwhile() -> None:
         let_others_work(world)
-        waits = [member.subtask._exchange for member in world.members if member.number != SLOW]
-        queued = [[output.queue.waiting_bytes for output in one._there.outputs._outputs] for one in waits if one]
+        waits = [member.exchange for member in world.members if member.number != SLOW]
+        queued = [[output.queue.waiting_bytes for output in one._begun.outputs._outputs] for one in waits]
         assert [[bool(size) for size in sizes] for sizes in queued] == [[False, True, False]] * 2
         assert [member.told(SplitFinished) for member in world.members] == [[], [], []], "nothing more is read"
         world.checkpoint()
@@ -118,6 +118,11 @@ def test_a_full_channel_stops_the_readers_and_neither_barriers_nor_what_was_read
     write_slowly(world, meanwhile)
     world.assign(splits())
     world.turn()
-    kept = [channel for ack in world.acks() if ack.exchange is not None for channel in ack.exchange.channels]
+    kept = [
+        channel
+        for ack in world.acks()
+        if ack.snapshot.exchange is not None
+        for channel in ack.snapshot.exchange.channels
+    ]
     assert {channel.consumer for channel in kept if channel.side is Side.OUT} == {SLOW}
     assert rows_of(world.finish()) == EVERY

@@ -10,7 +10,7 @@ import pytest
 from lakeward.model.partitioning import PartitionField
 from lakeward.subtask.exchange.outputs import Outputs
 from lakeward.subtask.exchange.routing import Routing
-from lakeward.subtask.parts import OutputLimits
+from lakeward.subtask.ports import OutputLimits
 from lakeward_testing.folder_lake import FolderPartitioner
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lakeward.model.events import NoMoreSplits, WriterFinished
+from lakeward.subtask.exchange.recovering import RowsRecovery
 from lakeward_service_kit.exchange_world import APPEND, EVERY, KEYED, ROWS, ExchangeWorld, rows_of, splits
 from lakeward_service_kit.recovering_world import (
     Checkpoint,
@@ -251,10 +252,8 @@ def test_86_of_a_hundred_times_the_memory_no_more_than_one_piece_beyond_it_is_ev
     monkeypatch.setattr("lakeward.subtask.exchange.spilled_rows.SEGMENT_BYTES", 100)
     first = killed_under_back_pressure(tmp_path, APPEND)
     world = restored(tmp_path, APPEND, 1, first.states, memory=500)
-    work = world.members[0].subtask._exchange
-    assert work is not None
-    recovering = work._recovery
-    assert recovering is not None
+    recovering = world.members[0].exchange._restored
+    assert isinstance(recovering, RowsRecovery)
     held, largest = 0, 0
     while not recovering.done:
         held = max(held, recovering._machine.held_bytes)

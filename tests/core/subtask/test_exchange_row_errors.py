@@ -11,12 +11,13 @@ import pyarrow as pa
 import pytest
 
 from lakeward.errors import RowError
+from lakeward.model.checkpoints import SplitProgress
 from lakeward.model.events import Deploy, Failed
 from lakeward.model.tables import BUCKET_COLUMN, OFFSET_COLUMN
 from lakeward.subtask.mailbox import Mailbox
 from lakeward.subtask.reading import Read
 from lakeward.subtask.row_errors import naming_exchanged_rows
-from lakeward.subtask.work import SplitWork, at_its_beginning
+from lakeward.subtask.work import SplitWork
 from lakeward.subtask.writers import split_writer
 from lakeward_service_kit.exchange_world import APPEND, LAYOUT, ExchangeWorld, Executor, Source, splits
 from lakeward_testing.clock import FakeClock
@@ -123,7 +124,7 @@ def test_without_an_exchange_a_partitioned_tables_row_is_named_as_any_other(tmp_
         attempt=1, table=b"", source="", source_task=b"", lake="", fence_s=1.0, progress_s=1.0, open_files=64,
         lake_task=json.dumps([str(tmp_path), 0]).encode(),
     )  # fmt: skip
-    progress = at_its_beginning(split)
+    progress = SplitProgress.beginning(split)
     writer = split_writer(FolderLakePlugin(), deploy, table, progress, FakeClock())
     work = SplitWork(table, progress, cast("Any", source), writer, FakeClock(), cast("Any", executor), mailbox)
     where = f"table {table.path}, bucket {BUCKET}, offset {OFFSET}, column 'note'"
@@ -132,6 +133,7 @@ def test_without_an_exchange_a_partitioned_tables_row_is_named_as_any_other(tmp_
         while executor.turn():
             if isinstance(read := mailbox.get(0.0), Read) and read.batch is not None:
                 work.write(read.batch, 0.0)
+                work.read_on()
         work.close()
 
     with pytest.raises(RowError, match=re.escape(f"{where}: expected a value of type string, found {NOT_TEXT!r}")):

@@ -19,7 +19,7 @@ from lakeward.model.events import (
     TriggerCheckpoint,
     WriterFinished,
 )
-from lakeward.subtask.parts import OutputLimits
+from lakeward.subtask.ports import OutputLimits
 from lakeward_service_kit.exchange_world import APPEND, EVERY, KEYED, PARTITIONS, ROWS, ExchangeWorld, rows_of, splits
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def test_a_split_that_ends_between_the_close_and_the_own_snapshot_is_in_the_part
         member.tell(TriggerCheckpoint(checkpoint=1))
     world.turn()
     world.idle()
-    held = {blocked.event.result.split_id for ack in world.acks() for blocked in ack.blocked}
+    held = {blocked.result.split_id for ack in world.acks() for blocked in ack.snapshot.blocked}
     assert held == {wire.split.split_id for wire in splits()}
     sent = {event.result.split_id for member in world.members for event in member.told(SplitFinished)}
     assert sent == held
@@ -94,8 +94,7 @@ def test_the_time_for_which_a_reader_stands_still_behind_full_channels_is_counte
     world.turn(50)
     world.clock.advance(3.0)
     world.turn(1)
-    work = world.members[0].subtask._exchange
-    assert work is not None
+    work = world.members[0].exchange
     assert work.figures.credit_wait_s == pytest.approx(3.0)
     assert world.members[0].told(SplitFinished) == [], "it stands still"
 
@@ -140,13 +139,13 @@ def test_a_checkpoint_under_back_pressure_is_restored(tmp_path: Path, table: Tab
     world.turn()
     assert all(member.told(Open) for member in world.members)
     acks = world.acks()
-    states = [ack.exchange for ack in acks if ack.exchange is not None]
+    states = [ack.snapshot.exchange for ack in acks if ack.snapshot.exchange is not None]
     assert any(state.unaligned for state in states) is (kind == "unaligned")
     assert bool([channel for state in states for channel in state.channels]) is (kind == "unaligned")
     assert (not any(state.open_rows for state in states)) is (kind == "close_files")
-    done = {blocked.event.result.split_id for ack in acks for blocked in ack.blocked}
+    done = {blocked.result.split_id for ack in acks for blocked in ack.snapshot.blocked}
     finished = {event.result.split_id for member in world.members for event in member.told(SplitFinished)}
-    going_on = [wire for ack in acks for wire in ack.splits]
+    going_on = [wire for ack in acks for wire in ack.snapshot.progress]
     known = {wire.split.split_id for wire in going_on} | done
     assert finished | known == {"s0", "s1", "s2", "s3"}
 
@@ -172,7 +171,7 @@ def test_later_checkpoints_refer_to_rows_that_are_stored(tmp_path: Path, table: 
             for m in world.members
             for a in m.told(AckCheckpoint)
             if a.checkpoint == n
-            for s in a.exchange.segments()
+            for s in a.snapshot.exchange.segments()
         }
         for n in (1, 2)
     ]

@@ -20,7 +20,7 @@ from lakeward.sockets.certificates import load_tls
 from lakeward.sockets.flight.data_address import DataAddress, bracketed
 from lakeward.sockets.flight.handshake import Hello, headers_of
 from lakeward.subtask.exchange import exchange_work
-from lakeward.subtask.run import real_parts
+from lakeward.subtask.run import real_ports
 from lakeward.subtask.subtask import Subtask
 from lakeward_service_kit.jobs import ThreadJobs
 from lakeward_service_kit.service_world import World
@@ -51,7 +51,7 @@ class Registered:
 
     def run(self, place: SubtaskPlace) -> str:
         """Run one real task; its lake is not installed."""
-        parts = real_parts(place)
+        parts = real_ports(place)
         watched = _Watched(parts.transport, self, place.job)
         return Subtask(place, replace(parts, lake=lambda _: cast("Any", FolderLakePlugin()), transport=watched)).run()
 

@@ -24,7 +24,7 @@ from lakeward.model.events import (
 from lakeward.sockets.flight.transport import FlightExchange
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
-from lakeward.subtask.exchange.checkpoint_part import CollectedPart
+from lakeward.subtask.exchange.checkpoint_part import ExchangePart
 from lakeward_service_kit.exchange_world import APPEND, EVERY, KEYED, ExchangeWorld, Member, rows_of, splits
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ STORE = "store-checkpoint"
 def _written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """No row is held back on its way to the lake's writer, so that it can be seen when one is written."""
     for limit in ("GATHERED_BYTES", "HELD_BYTES"):
-        monkeypatch.setattr(f"lakeward.subtask.fan_out.{limit}", 1)
+        monkeypatch.setattr(f"lakeward.subtask.fan_out.writer.{limit}", 1)
 
 
 @pytest.fixture
@@ -74,16 +74,16 @@ def hear_of_the_next(member: Member) -> None:
 
 
 def states_of(acks: Iterable[AckCheckpoint]) -> list[ExchangeState]:
-    return [ack.exchange for ack in acks if ack.exchange is not None]
+    return [ack.snapshot.exchange for ack in acks if ack.snapshot.exchange is not None]
 
 
 def check_restored(world: ExchangeWorld, folder: Path, number: int) -> None:
     """Go on from a checkpoint with another number of subtasks: each row is there once."""
     acks = world.acked(number)
     assert len(acks) == world.count
-    done = {blocked.event.result.split_id for ack in acks for blocked in ack.blocked}
+    done = {blocked.result.split_id for ack in acks for blocked in ack.snapshot.blocked}
     again = ExchangeWorld(folder, APPEND, world.count + 1, states_of(acks))
-    again.assign([wire for ack in acks for wire in ack.splits if wire.split.split_id not in done])
+    again.assign([wire for ack in acks for wire in ack.snapshot.progress if wire.split.split_id not in done])
     assert rows_of(again.finish()) == EVERY
 
 
@@ -173,7 +173,7 @@ def test_a_checkpoint_that_has_ended_keeps_no_rows_in_memory(world: ExchangeWorl
     world.turn()
     assert slow.told(AckCheckpoint) == []
     gc.collect()
-    parts = [one for one in gc.get_objects() if isinstance(one, CollectedPart) and one.received]
+    parts = [one for one in gc.get_objects() if isinstance(one, ExchangePart) and one.received]
     assert parts
     world.abort(1)
     world.turn()
@@ -202,12 +202,11 @@ def test_no_batch_is_held_once_all_has_ended(tmp_path: Path, seed: int) -> None:
     world.memory.let_go()
     assert rows_of(world.finish()) == EVERY
     for member in world.members:
-        work = member.subtask._exchange
-        assert work is not None
-        assert [len(waiting) for waiting in work._there.inputs._waiting] == [0, 0]
-        assert [len(one.waiting) + len(one.gathered) for one in work._there.outputs._outputs] == [0, 0]
+        work = member.exchange
+        assert [len(waiting) for waiting in work._begun.inputs._waiting] == [0, 0]
+        assert [len(one.waiting) + len(one.gathered) for one in work._begun.outputs._outputs] == [0, 0]
         assert work._part is None
-        assert all(part.ended for part in work._storing)
+        assert all(part.ended for part in member.parts_to_store)
 
 
 # --- the store --------------------------------------------------------------------------------------------------------

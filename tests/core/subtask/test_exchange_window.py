@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeward.model.events import AssignSplits, Open
+from lakeward.subtask.exchange.phase import ExchangePhase
 from lakeward_service_kit.exchange_world import APPEND, EVERY, KEYED, ROWS, ExchangeWorld, rows_of, splits
 
 if TYPE_CHECKING:
@@ -43,8 +44,10 @@ def with_splits_sent_in_the_window(world: ExchangeWorld, *, unaligned: bool) -> 
     world.memory.let_go()
     world.turn()
     acks = world.acks()
-    assert {wire.split.split_id for ack in acks for wire in ack.splits} == {one.split.split_id for one in before}
-    states = [ack.exchange for ack in acks if ack.exchange is not None]
+    assert {wire.split.split_id for ack in acks for wire in ack.snapshot.progress} == {
+        one.split.split_id for one in before
+    }
+    states = [ack.snapshot.exchange for ack in acks if ack.snapshot.exchange is not None]
     assert any(state.unaligned for state in states) is unaligned
     kept = sum(channel.segment.rows for state in states for channel in state.channels)
     assert bool(kept) is unaligned
@@ -71,8 +74,10 @@ def test_scenarios_57_and_58_with_a_failure_what_was_sent_in_the_window_is_sent_
     """The launch is lost after the checkpoint: the coordinator's snapshot has those splits as not assigned."""
     world = ExchangeWorld(tmp_path, table, 2)
     acks = with_splits_sent_in_the_window(world, unaligned=unaligned)
-    again = ExchangeWorld(tmp_path, table, count, [ack.exchange for ack in acks if ack.exchange is not None])
-    again.assign([*(wire for ack in acks for wire in ack.splits), *splits()[2:]])
+    again = ExchangeWorld(
+        tmp_path, table, count, [ack.snapshot.exchange for ack in acks if ack.snapshot.exchange is not None]
+    )
+    again.assign([*(wire for ack in acks for wire in ack.snapshot.progress), *splits()[2:]])
     assert rows_of(again.finish()) == EVERY
 
 
@@ -87,10 +92,12 @@ def test_the_time_to_be_aligned_counts_from_the_trigger_also_where_the_subtasks_
     world.checkpoint()
     world.clock.advance(late_s)  # as if a write took so long
     world.turn(1)
-    assert [member.subtask._exchange.is_ready for member in world.members if member.subtask._exchange] == [True, True]
+    assert [member.exchange.phase for member in world.members] == [ExchangePhase.RUNNING] * 2
     world.turn(25)
     world.memory.let_go()
     world.turn()
-    assert any(ack.exchange.unaligned for ack in world.acks() if ack.exchange is not None) is unaligned
+    assert (
+        any(ack.snapshot.exchange.unaligned for ack in world.acks() if ack.snapshot.exchange is not None) is unaligned
+    )
     world.assign(splits()[2:])
     assert rows_of(world.finish()) == EVERY

@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 
 from lakeward.errors import LakeError
 from lakeward.model.batches import SourceBatch, batch_schema, log_records
+from lakeward.model.checkpoints import SplitProgress
 from lakeward.model.events import Deploy
 from lakeward.model.partitioning import PartitionField
 from lakeward.model.splits import LogSplit
 from lakeward.model.tables import Change, TableBucket, TablePath, TableSpec
-from lakeward.subtask.fan_out import FanOutWriter
-from lakeward.subtask.work import at_its_beginning
+from lakeward.subtask.fan_out.dividing import RowDivider
+from lakeward.subtask.fan_out.files import PartitionFiles
+from lakeward.subtask.fan_out.writer import ExchangeFanOut, FanOutLimits, SplitFanOut
 from lakeward.subtask.writers import split_writer
 from lakeward_testing.clock import FakeClock
 from lakeward_testing.folder_lake import FolderLakePlugin, FolderWriter
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lakeward.model.results import LakeFile
+    from lakeward.ports import Partitioner
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("color", pa.string())])
 HUGE = 1 << 40
@@ -54,31 +57,38 @@ class Folder:
     def open(self) -> int:
         return sum(not writer.all_rows_flushed for writer in self.writers)
 
-    def fan_out(
+    def split(
         self,
         before: Sequence[LakeFile] = (),
         *,
         open_files: int = 64,
-        open_rows_bytes: int | None = None,
-        bucket: int | None = 3,
+        open_rows_bytes: int = 0,
+        bucket: int = 3,
         deletes_old_row: bool = False,
-        keep_open_rows: bool = False,
         memory_bytes: int = 0,
-    ) -> FanOutWriter:
-        self.attempt += 1
-        return FanOutWriter(
-            FolderLakePlugin().partitioner(self._task, self.table),
-            self.writer,
-            "split",
-            before,
-            table=self.table,
-            open_files=open_files,
-            open_rows_bytes=(HUGE if keep_open_rows else 0) if open_rows_bytes is None else open_rows_bytes,
-            bucket=bucket,
-            deletes_old_row=deletes_old_row,
-            keep_open_rows=keep_open_rows,
-            memory_bytes=memory_bytes,
+    ) -> SplitFanOut:
+        partitioner = FolderLakePlugin().partitioner(self._task, self.table)
+        return SplitFanOut(
+            RowDivider(partitioner, self.table, bucket=bucket, deletes_old_row=deletes_old_row),
+            self._files(partitioner, before),
+            FanOutLimits(open_files, open_rows_bytes, memory_bytes),
         )
+
+    def exchange(
+        self,
+        before: Sequence[LakeFile] = (),
+        *,
+        open_files: int = 64,
+        open_rows_bytes: int = HUGE,
+        memory_bytes: int = 0,
+    ) -> ExchangeFanOut:
+        partitioner = FolderLakePlugin().partitioner(self._task, self.table)
+        limits = FanOutLimits(open_files, open_rows_bytes, memory_bytes)
+        return ExchangeFanOut(RowDivider(partitioner, self.table), self._files(partitioner, before), limits)
+
+    def _files(self, partitioner: Partitioner, before: Sequence[LakeFile]) -> PartitionFiles:
+        self.attempt += 1
+        return PartitionFiles(self.writer, "split", partitioner, before)
 
 
 def batch(first: int, colors: Sequence[str | None], changes: Sequence[int] | int = Change.APPEND) -> SourceBatch:
@@ -104,7 +114,7 @@ def by_partition(files: Sequence[LakeFile]) -> dict[object, list[object]]:
 
 
 def test_each_row_goes_to_its_partition_in_the_order_in_which_it_came(tmp_path: Path) -> None:
-    fan_out = Folder(tmp_path, "color").fan_out()
+    fan_out = Folder(tmp_path, "color").split()
 
     fan_out.write(batch(0, ["red", "blue", None, "red", "blue"]))
     fan_out.write(batch(5, ["blue", "red", "green"]))
@@ -113,7 +123,7 @@ def test_each_row_goes_to_its_partition_in_the_order_in_which_it_came(tmp_path: 
 
 
 def test_rows_that_follow_one_another_in_a_partition_are_not_copied(tmp_path: Path) -> None:
-    fan_out = Folder(tmp_path, "color").fan_out(keep_open_rows=True, bucket=None)
+    fan_out = Folder(tmp_path, "color").exchange()
     records = batch(0, ["red"] * 5000 + ["blue"] * 5000)
 
     fan_out.write(records)
@@ -126,7 +136,7 @@ def test_rows_that_follow_one_another_in_a_partition_are_not_copied(tmp_path: Pa
 def test_rows_of_large_and_small_batches_that_are_divided_at_once_stay_in_order(
     tmp_path: Path, sizes: list[int]
 ) -> None:
-    fan_out = Folder(tmp_path, "color").fan_out(keep_open_rows=True, memory_bytes=HUGE)
+    fan_out = Folder(tmp_path, "color").exchange(memory_bytes=HUGE)
     wanted: dict[str, list[int]] = {}
     first = 0
     for size in sizes:
@@ -140,7 +150,7 @@ def test_rows_of_large_and_small_batches_that_are_divided_at_once_stay_in_order(
 
 
 def test_rows_of_a_partition_keep_no_others_in_memory_however_large_those_are(tmp_path: Path) -> None:
-    fan_out = Folder(tmp_path, "color").fan_out(keep_open_rows=True, bucket=None)
+    fan_out = Folder(tmp_path, "color").exchange()
     huge = "b" * 1_000_000
 
     fan_out.write(batch(0, [*["a"] * 500, huge, *["a"] * 500, *["c"] * 100]))
@@ -152,19 +162,19 @@ def test_rows_of_a_partition_keep_no_others_in_memory_however_large_those_are(tm
 
 
 def test_a_batch_without_rows_opens_no_file(tmp_path: Path) -> None:
-    fan_out = Folder(tmp_path, "color").fan_out()
+    fan_out = Folder(tmp_path, "color").split()
     fan_out.write(batch(0, []))
     assert fan_out.close() == ()
 
 
 def test_rows_get_the_bucket_of_their_split(tmp_path: Path) -> None:
-    fan_out = Folder(tmp_path, "bucket(2, id)").fan_out(bucket=3)
+    fan_out = Folder(tmp_path, "bucket(2, id)").split(bucket=3)
     fan_out.write(batch(0, ["red", "blue"]))
     assert {row["__bucket"] for file in fan_out.close() for row in rows_of(file)} == {3}
 
 
 def test_an_update_deletes_the_old_row_in_the_partition_that_it_was_in(tmp_path: Path) -> None:
-    fan_out = Folder(tmp_path, "color").fan_out(deletes_old_row=True)
+    fan_out = Folder(tmp_path, "color").split(deletes_old_row=True)
 
     fan_out.write(batch(0, ["red", "red", "blue"], [Change.INSERT, Change.UPDATE_BEFORE, Change.UPDATE_AFTER]))
 
@@ -174,7 +184,7 @@ def test_an_update_deletes_the_old_row_in_the_partition_that_it_was_in(tmp_path:
 
 def test_one_more_partition_closes_the_largest_file(tmp_path: Path) -> None:
     folder = Folder(tmp_path, "color")
-    fan_out = folder.fan_out(open_files=2, keep_open_rows=True)
+    fan_out = folder.exchange(open_files=2)
     fan_out.write(batch(0, ["red"] * 9 + ["blue"]))
 
     fan_out.write(batch(10, ["green"]))
@@ -185,7 +195,7 @@ def test_one_more_partition_closes_the_largest_file(tmp_path: Path) -> None:
 
 def test_a_later_row_of_a_closed_partition_begins_a_new_file_after_those_before(tmp_path: Path) -> None:
     folder = Folder(tmp_path, "color")
-    fan_out = folder.fan_out(open_files=1)
+    fan_out = folder.split(open_files=1)
 
     fan_out.write(batch(0, ["red", "blue", "red"]))
     fan_out.write(batch(3, ["blue"]))
@@ -197,12 +207,12 @@ def test_a_later_row_of_a_closed_partition_begins_a_new_file_after_those_before(
 @pytest.mark.parametrize("open_files", [0, -1])
 def test_a_writer_that_may_have_no_open_file_is_refused(tmp_path: Path, open_files: int) -> None:
     with pytest.raises(ValueError, match=f"open_files: expected at least 1, found {open_files}"):
-        Folder(tmp_path, "color").fan_out(open_files=open_files)
+        Folder(tmp_path, "color").split(open_files=open_files)
 
 
 def test_a_roll_below_the_bound_leaves_files_open_and_returns_none_of_them(tmp_path: Path) -> None:
     folder = Folder(tmp_path, "color")
-    fan_out = folder.fan_out(open_rows_bytes=HUGE)
+    fan_out = folder.split(open_rows_bytes=HUGE)
     fan_out.write(batch(0, ["red", "blue"]))
 
     assert fan_out.roll() == ()
@@ -211,7 +221,7 @@ def test_a_roll_below_the_bound_leaves_files_open_and_returns_none_of_them(tmp_p
 
 
 def test_a_roll_beyond_the_bound_closes_all_files(tmp_path: Path) -> None:
-    fan_out = Folder(tmp_path, "color").fan_out(open_rows_bytes=10)
+    fan_out = Folder(tmp_path, "color").split(open_rows_bytes=10)
     fan_out.write(batch(0, ["red", "blue"]))
 
     assert by_partition(fan_out.roll()) == {"red": [0], "blue": [1]}
@@ -219,7 +229,7 @@ def test_a_roll_beyond_the_bound_closes_all_files(tmp_path: Path) -> None:
 
 
 def test_a_file_that_was_closed_early_is_returned_only_with_all_rows_before_it(tmp_path: Path) -> None:
-    fan_out = Folder(tmp_path, "color").fan_out(open_files=1, open_rows_bytes=HUGE)
+    fan_out = Folder(tmp_path, "color").split(open_files=1, open_rows_bytes=HUGE)
     fan_out.write(batch(0, ["red", "blue"]))
 
     assert fan_out.roll() == ()
@@ -228,7 +238,7 @@ def test_a_file_that_was_closed_early_is_returned_only_with_all_rows_before_it(t
 
 def test_an_abort_deletes_what_no_roll_returned(tmp_path: Path) -> None:
     folder = Folder(tmp_path, "color")
-    fan_out = folder.fan_out(open_files=1)
+    fan_out = folder.split(open_files=1)
     fan_out.write(batch(0, ["red", "blue"]))
     kept = fan_out.roll()
     fan_out.write(batch(2, ["red", "blue", "green"]))
@@ -240,11 +250,11 @@ def test_an_abort_deletes_what_no_roll_returned(tmp_path: Path) -> None:
 
 def test_another_writer_goes_on_from_the_files_of_each_partition(tmp_path: Path) -> None:
     folder = Folder(tmp_path, "color")
-    first = folder.fan_out()
+    first = folder.split()
     first.write(batch(0, ["red", "blue"]))
     files = first.roll()
 
-    second = folder.fan_out(files)
+    second = folder.split(files)
     second.write(batch(2, ["blue", "green"]))
 
     assert by_partition(second.close()) == {"red": [0], "blue": [1, 2], "green": [3]}
@@ -253,14 +263,14 @@ def test_another_writer_goes_on_from_the_files_of_each_partition(tmp_path: Path)
 @pytest.mark.parametrize("keep", [False, True])
 def test_the_files_that_it_went_on_from_come_first_as_they_were_given(tmp_path: Path, *, keep: bool) -> None:
     folder = Folder(tmp_path, "color")
-    first = folder.fan_out()
+    first = folder.split()
     first.write(batch(0, ["red", "blue", "green"]))
     first.roll()
     first.write(batch(3, ["red"]))
     files = first.close()
     given = (*files[2:], *files[:2])
 
-    second = folder.fan_out(given, keep_open_rows=keep, open_files=1)
+    second = folder.exchange(given, open_files=1) if keep else folder.split(given, open_files=1)
     second.write(batch(4, ["blue", "red", "white"]))
 
     assert second.roll()[: len(given)] == given
@@ -269,14 +279,14 @@ def test_the_files_that_it_went_on_from_come_first_as_they_were_given(tmp_path: 
 
 
 def test_files_of_another_layout_are_refused(tmp_path: Path) -> None:
-    fan_out = Folder(tmp_path, "color").fan_out()
+    fan_out = Folder(tmp_path, "color").split()
     fan_out.write(batch(0, ["red"]))
     with pytest.raises(LakeError, match="found"):
-        Folder(tmp_path, "bucket(2, id)").fan_out(fan_out.close())
+        Folder(tmp_path, "bucket(2, id)").split(fan_out.close())
 
 
 def test_open_rows_are_handed_over_once_and_forgotten_with_their_file(tmp_path: Path) -> None:
-    fan_out = Folder(tmp_path, "color").fan_out(keep_open_rows=True)
+    fan_out = Folder(tmp_path, "color").exchange()
     fan_out.write(batch(0, ["red"]))
     red = fan_out.open_rows()[b'["red"]']
     assert [rows.num_rows for rows in fan_out.take_unsaved(b'["red"]')] == [1]
@@ -294,7 +304,7 @@ def test_open_rows_are_handed_over_once_and_forgotten_with_their_file(tmp_path: 
 def test_rows_that_no_checkpoint_has_are_kept_up_to_the_bound_and_their_file_is_closed_at_the_next(
     tmp_path: Path,
 ) -> None:
-    fan_out = Folder(tmp_path, "color").fan_out(keep_open_rows=True, open_rows_bytes=5000)
+    fan_out = Folder(tmp_path, "color").exchange(open_rows_bytes=5000)
     for first in range(0, 1000, 100):
         fan_out.write(batch(first, ["red"] * 90 + ["blue"] * 10))
         kept = sum(rows.nbytes for one in fan_out.open_rows().values() for rows in one.unsaved)
@@ -306,7 +316,7 @@ def test_rows_that_no_checkpoint_has_are_kept_up_to_the_bound_and_their_file_is_
 
 def test_rows_of_more_partitions_than_may_be_open_are_held_while_there_is_memory(tmp_path: Path) -> None:
     folder = Folder(tmp_path, "color")
-    fan_out = folder.fan_out(open_files=2, memory_bytes=HUGE)
+    fan_out = folder.split(open_files=2, memory_bytes=HUGE)
     for first in range(0, 100, 10):
         fan_out.write(batch(first, [f"color {number}" for number in range(10)]))
 
@@ -316,7 +326,7 @@ def test_rows_of_more_partitions_than_may_be_open_are_held_while_there_is_memory
 
 def test_the_partition_with_the_most_rows_is_written_when_memory_is_short(tmp_path: Path) -> None:
     folder = Folder(tmp_path, "color")
-    fan_out = folder.fan_out(memory_bytes=20_000)
+    fan_out = folder.split(memory_bytes=20_000)
     fan_out.write(batch(0, ["red"] * 1000 + ["blue"]))
 
     assert [writer.all_rows_flushed for writer in folder.writers] == [False]
@@ -332,7 +342,7 @@ def test_a_split_is_written_with_the_memory_that_the_coordinator_says(
         attempt=1, table=b"", source="", source_task=b"", lake="", lake_task=task, fence_s=1, progress_s=1,
         open_files=64, open_rows_bytes=HUGE, write_memory_bytes=memory_bytes,
     )  # fmt: skip
-    progress = at_its_beginning(LogSplit("b3", TableBucket(1, None, 3), (), 0, 10))
+    progress = SplitProgress.beginning(LogSplit("b3", TableBucket(1, None, 3), (), 0, 10))
     writer = split_writer(FolderLakePlugin(), deploy, folder.table, progress, FakeClock())
 
     writer.write(batch(0, ["red"] * 10))
@@ -365,20 +375,19 @@ def test_every_row_is_in_a_closed_file_or_open(  # noqa: PLR0917 - what is gener
     memory_bytes: int,
 ) -> None:
     folder = Folder(tmp_path_factory.mktemp("lake"), "color", target_bytes=target_bytes)
-    fan_out = folder.fan_out(
-        open_files=open_files, open_rows_bytes=open_rows_bytes, keep_open_rows=keep, memory_bytes=memory_bytes
-    )
+    begin = folder.exchange if keep else folder.split
+    fan_out = begin(open_files=open_files, open_rows_bytes=open_rows_bytes, memory_bytes=memory_bytes)
     taken: list[str | None] = []
     at_flush = 0
     saved: dict[tuple[bytes, int], list[object]] = {}
     for step in steps:
         match step:
             case "roll":
-                _check_rolled(fan_out, len(taken), len(taken) if fan_out.all_rows_flushed else at_flush, keep=keep)
-            case "close_largest":
+                _check_rolled(fan_out, len(taken), len(taken) if fan_out.all_rows_flushed else at_flush)
+            case "close_largest" if isinstance(fan_out, ExchangeFanOut):
                 fan_out.close_largest()
-            case "take":
-                _check_taken(fan_out, saved, keep=keep)
+            case "take" if isinstance(fan_out, ExchangeFanOut):
+                _check_taken(fan_out, saved)
             case list():
                 fan_out.write(batch(len(taken), step))
                 taken += step
@@ -392,19 +401,18 @@ def test_every_row_is_in_a_closed_file_or_open(  # noqa: PLR0917 - what is gener
     assert by_partition(fan_out.close()) == expected
 
 
-def _check_rolled(fan_out: FanOutWriter, taken: int, at_flush: int, *, keep: bool) -> None:
+def _check_rolled(fan_out: SplitFanOut | ExchangeFanOut, taken: int, at_flush: int) -> None:
     rows = sorted(row["id"] for file in fan_out.roll() for row in rows_of(file))  # type: ignore[type-var]
-    opened = sum(one.rows for one in fan_out.open_rows().values())
-    if keep:
-        assert len(rows) + opened == taken
+    if isinstance(fan_out, ExchangeFanOut):
+        assert len(rows) + sum(one.rows for one in fan_out.open_rows().values()) == taken
         assert not any(one.forgotten for one in fan_out.open_rows().values())
     else:
         assert rows == list(range(taken if fan_out.all_rows_flushed else at_flush))
 
 
-def _check_taken(fan_out: FanOutWriter, saved: dict[tuple[bytes, int], list[object]], *, keep: bool) -> None:
+def _check_taken(fan_out: ExchangeFanOut, saved: dict[tuple[bytes, int], list[object]]) -> None:
     for partition, opened in fan_out.open_rows().items():
         ids = saved.setdefault((partition, opened.generation), [])
         ids += [one for rows in fan_out.take_unsaved(partition) for one in rows.column("id").to_pylist()]
         if not opened.forgotten:
-            assert len(ids) == (opened.rows if keep else 0)
+            assert len(ids) == opened.rows

@@ -13,7 +13,7 @@ from lakeward.model.exchange import ChannelState, ExchangeState, KeptRows, OpenR
 from lakeward.model.partitioning import KEY_GROUPS
 from lakeward.storage.spill import SpillFiles, SpillWriter
 from lakeward.storage.spill_reader import SpillReader
-from lakeward.subtask.exchange.checkpoint_part import CollectedPart
+from lakeward.subtask.exchange.checkpoint_part import ExchangePart
 from lakeward.subtask.exchange.open_rows import Piece
 from lakeward.subtask.exchange.spilled_rows import (
     OwnSegments,
@@ -146,7 +146,7 @@ def test_a_part_lists_what_is_left_of_restored_rows_behind_what_is_written_and_b
             )
         ]
     )
-    part = CollectedPart(3, close_files=False, progress=(), blocked=())
+    part = ExchangePart(3, close_files=False, progress=(), blocked=())
     part.state = ExchangeState(subtask=0, subtasks=2)
     part.open_rows = {b"p": (Piece([batch("written")]),)}
     part.keep(1, [batch("live")])

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from msgspec import structs
 
 from lakeward.errors import RowCountError, RowError, StorageError
+from lakeward.model.checkpoints import SplitProgress
 from lakeward.model.results import LakeFile
 from lakeward.model.splits import LogSplit, SnapshotSplit, Split
 from lakeward.model.tables import TablePath, TableSpec
 from lakeward.subtask.mailbox import Mailbox
 from lakeward.subtask.reading import Read
-from lakeward.subtask.work import SplitWork, at_its_beginning
+from lakeward.subtask.work import SplitWork
 from lakeward.threads import ThreadExecutor
 from lakeward_source_embedded.reader import EmbeddedReader
 from lakeward_source_embedded.store import EmbeddedStore
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from lakeward.model.checkpoints import SplitProgress
     from lakeward.ports import SourceBatch
 
 PATH = TablePath("shop", "orders")
@@ -96,6 +96,7 @@ def _take(work: SplitWork, mailbox: Mailbox, batches: int = 100) -> bool:
         if read.batch is None:
             return True
         work.write(read.batch, read.read_s)
+        work.read_on()
     return False
 
 
@@ -110,11 +111,11 @@ def _split(halves: Halves, kind: str) -> Split:
 @pytest.mark.parametrize("kind", ["log", "snapshot"])
 def test_parts_give_what_the_whole_gives(halves: Halves, kind: str) -> None:
     split = _split(halves, kind)
-    work, mailbox = halves.begin(at_its_beginning(split))
+    work, mailbox = halves.begin(SplitProgress.beginning(split))
     assert _take(work, mailbox)
     whole = work.close()
 
-    progress = at_its_beginning(split)
+    progress = SplitProgress.beginning(split)
     for _ in range(2):
         work, mailbox = halves.begin(progress)
         assert not _take(work, mailbox, 1)
@@ -128,18 +129,14 @@ def test_parts_give_what_the_whole_gives(halves: Halves, kind: str) -> None:
 
     assert sorted(_ids(result.files)) == sorted(_ids(whole.files)) == list(range(ROWS))
     assert result.files[: len(progress.files)] == progress.files
-    assert replace(result, files=(), timings_s={}) == replace(whole, files=(), timings_s={})
+    assert structs.replace(result, files=(), timings_s={}) == structs.replace(whole, files=(), timings_s={})
 
 
-def test_progress_is_that_of_the_last_roll(halves: Halves) -> None:
-    split = halves.log()
-    work, mailbox = halves.begin(at_its_beginning(split))
-    assert work.progress() == at_its_beginning(split)
+def test_progress_is_that_of_the_roll(halves: Halves) -> None:
+    work, mailbox = halves.begin(SplitProgress.beginning(halves.log()))
     _take(work, mailbox, 2)
-    assert work.progress().position == 0
     rolled = work.roll()
     _take(work, mailbox, 1)
-    assert work.progress() == rolled
     assert (rolled.position, rolled.rows, len(rolled.files)) == (2 * BATCH, 2 * BATCH, 1)
     work.abort()
     assert _ids(rolled.files) == list(range(2 * BATCH))
@@ -147,19 +144,20 @@ def test_progress_is_that_of_the_last_roll(halves: Halves) -> None:
 
 def test_what_is_in_a_small_open_file_counts_as_not_read(halves: Halves) -> None:
     split = halves.log()
-    work, mailbox = halves.begin(at_its_beginning(split), HUGE)
+    work, mailbox = halves.begin(SplitProgress.beginning(split), HUGE)
     _take(work, mailbox, 2)
-    assert work.roll() == replace(at_its_beginning(split), timings_s=work.progress().timings_s)
+    rolled = work.roll()
+    assert rolled == structs.replace(SplitProgress.beginning(split), timings_s=rolled.timings_s)
     assert work.rows == 2 * BATCH
     work.abort()
 
 
 def test_below_half_the_position_is_the_end_of_the_last_file_that_was_full(halves: Halves) -> None:
     """Three batches fill a file, which closes by itself; the fourth is below half of one."""
-    work, mailbox = halves.begin(at_its_beginning(halves.log()))
+    work, mailbox = halves.begin(SplitProgress.beginning(halves.log()))
     _take(work, mailbox, 1)
     work.abort()
-    work, mailbox = halves.begin(at_its_beginning(work.split), target_bytes=work.size_bytes * 5 // 2)
+    work, mailbox = halves.begin(SplitProgress.beginning(work.split), target_bytes=work.size_bytes * 5 // 2)
     _take(work, mailbox, 4)
     rolled = work.roll()
     assert (rolled.position, rolled.rows, work.rows) == (3 * BATCH, 3 * BATCH, 4 * BATCH)
@@ -169,7 +167,7 @@ def test_below_half_the_position_is_the_end_of_the_last_file_that_was_full(halve
 
 def test_times_of_both_halves_are_added(halves: Halves) -> None:
     split = halves.log()
-    progress = replace(at_its_beginning(split), timings_s={"read": 100.0, "decode": 7.0})
+    progress = structs.replace(SplitProgress.beginning(split), timings_s={"read": 100.0, "decode": 7.0})
     work, mailbox = halves.begin(progress)
     _take(work, mailbox)
     timings = work.close().timings_s
@@ -178,7 +176,7 @@ def test_times_of_both_halves_are_added(halves: Halves) -> None:
 
 
 def test_a_split_of_which_only_the_end_was_not_reported_is_closed_at_once(halves: Halves) -> None:
-    first, mailbox = halves.begin(at_its_beginning(halves.log()))
+    first, mailbox = halves.begin(SplitProgress.beginning(halves.log()))
     assert _take(first, mailbox)
     progress = first.roll()
     first.abort()
@@ -212,7 +210,9 @@ class Losing:
 def test_a_writer_that_loses_rows_fails_the_split_with_both_counts(halves: Halves) -> None:
     split, mailbox = halves.log(), Mailbox()
     reader = EmbeddedReader(halves.root, halves.table)
-    work = SplitWork(halves.table, at_its_beginning(split), reader, Losing(), FakeClock(), ThreadExecutor(), mailbox)
+    work = SplitWork(
+        halves.table, SplitProgress.beginning(split), reader, Losing(), FakeClock(), ThreadExecutor(), mailbox
+    )
     assert _take(work, mailbox)
     with pytest.raises(RowCountError, match=f"{ROWS} records were read, 0 rows were written"):
         work.close()
@@ -233,7 +233,7 @@ def test_what_a_writer_says_of_a_value_becomes_an_error_of_its_rows(halves: Halv
     split, mailbox = halves.log(), Mailbox()
     reader = EmbeddedReader(halves.root, halves.table)
     work = SplitWork(
-        halves.table, at_its_beginning(split), reader, Refusing(error), FakeClock(), ThreadExecutor(), mailbox
+        halves.table, SplitProgress.beginning(split), reader, Refusing(error), FakeClock(), ThreadExecutor(), mailbox
     )
     with pytest.raises(RowError, match=rf"shop\.orders, bucket \d+/0, split log-0, offsets 0 to {BATCH - 1}: .*no"):
         _take(work, mailbox)
@@ -245,7 +245,7 @@ def test_what_is_no_fault_of_a_row_is_passed_on(halves: Halves, error: Exception
     split, mailbox = halves.log(), Mailbox()
     reader = EmbeddedReader(halves.root, halves.table)
     work = SplitWork(
-        halves.table, at_its_beginning(split), reader, Refusing(error), FakeClock(), ThreadExecutor(), mailbox
+        halves.table, SplitProgress.beginning(split), reader, Refusing(error), FakeClock(), ThreadExecutor(), mailbox
     )
     with pytest.raises(type(error)):
         _take(work, mailbox)
@@ -254,7 +254,7 @@ def test_what_is_no_fault_of_a_row_is_passed_on(halves: Halves, error: Exception
 
 
 def test_what_a_reader_says_of_a_value_becomes_an_error_of_its_rows(halves: Halves) -> None:
-    work, mailbox = halves.begin(at_its_beginning(halves.log()))
+    work, mailbox = halves.begin(SplitProgress.beginning(halves.log()))
     _take(work, mailbox, 1)
     found = work.unreadable(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"))
     assert isinstance(found, RowError)

@@ -23,7 +23,7 @@ from lakeward.model.events import (
 from lakeward.model.jobs import JobSpec, SubtaskPlace
 from lakeward.model.wire import pack_table
 from lakeward.subtask.mailbox import Mailbox
-from lakeward.subtask.run import real_parts
+from lakeward.subtask.run import real_ports
 from lakeward.subtask.subtask import Subtask
 from lakeward_testing.clock import FakeClock
 from lakeward_testing.lake_tables import PATH, log_table
@@ -89,7 +89,7 @@ class Attempt:
     def __init__(self, error: Exception | None = None) -> None:
         self.coordinator, self.clock, self.mailbox = Coordinator(), FakeClock(), Mailbox()
         source = cast("SourcePlugin", Reader(error))
-        parts = replace(real_parts(), transport=self.coordinator, clock=self.clock, source=lambda _: source)
+        parts = replace(real_ports(), transport=self.coordinator, clock=self.clock, source=lambda _: source)
         self.subtask = Subtask(SubtaskPlace(JOB, 0, 0), parts, self.mailbox)
         self.subtask.start()
 

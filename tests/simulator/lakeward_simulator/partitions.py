@@ -12,7 +12,7 @@ from lakeward.model.batches import batch_schema
 from lakeward.model.partitioning import PartitionField
 from lakeward.model.tables import BUCKET_COLUMN, CHANGE_COLUMN, OFFSET_COLUMN, Change, TableBucket
 from lakeward.ports import PartitionedRows
-from lakeward.subtask.parts import LIMITS, OutputLimits
+from lakeward.subtask.ports import LIMITS, OutputLimits
 from lakeward_simulator.lake import SimWriter
 from lakeward_simulator.records import Row
 

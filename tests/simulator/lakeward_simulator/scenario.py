@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from lakeward.model.tables import TablePath
-from lakeward.subtask.parts import OutputLimits
+from lakeward.subtask.ports import OutputLimits
 from lakeward_simulator import strikes
 from lakeward_simulator.checks import ORPHAN
 from lakeward_simulator.faults import CALLS, DISK, EXCHANGE, ROWS, Fault, Faults

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from lakeward.errors import IllegalEventError, LakewardError
 from lakeward.subtask.mailbox import Mailbox
-from lakeward.subtask.parts import SubtaskParts
+from lakeward.subtask.ports import SubtaskPorts
 from lakeward.subtask.subtask import Subtask
 from lakeward_simulator.disk import SimSpillDisk
 from lakeward_simulator.exchange import SimExchangeTransport
@@ -102,7 +102,7 @@ class SimTask(Process):
         self._network = SimTransport(world, self)
         plugins = _Plugins(world)
         self._disk = SimSpillDisk(world.disks, self)
-        parts = SubtaskParts(
+        parts = SubtaskPorts(
             transport=self._network,
             executor=SimExecutor(world, self),
             clock=world.clock,

@@ -40,9 +40,9 @@ class SourceBatch:
     `__offset` (int64) and `__timestamp` (timestamp[us, UTC], commit time). Rows of a KV snapshot have change
     INSERT, offset -1 and timestamp -1 ms. A batch without rows still moves `next_offset`.
 
-    `next_offset` is the first log offset not yet read (for a snapshot split: the split's `log_offset`; for a
-    live one the offset that its rows stand at, there or later). `decode_s` is the share of the time of reading it
-    that its decoding took, where the source tells them apart.
+    `next_offset` is the first log offset not yet read; for a snapshot split the split's `log_offset`, or a later one
+    if the snapshot is live. `decode_s` is the share of the time of reading it that its decoding took, where the source
+    tells them apart.
 
     `empty_offsets` counts the log offsets since the batch before that hold no record, by the source's own word: so
     each offset is a record or is explained, and a hole is noticed. None where the source cannot say.

@@ -2,60 +2,53 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
 
-from lakeward.model.exchange import ExchangeState
-from lakeward.model.finishes import Origin, SplitFinished
-from lakeward.model.identity import RoundId
-from lakeward.model.results import LakeFile, WriteResult
+import msgspec
+
+from lakeward.model.exchange import ExchangeState, Segment
+from lakeward.model.identity import Incarnation, RoundId
+from lakeward.model.results import LakeFile, WriteResult, no_timings
 from lakeward.model.splits import LogSplit, SnapshotSplit, Split
 from lakeward.model.tables import TableBucket, TablePath
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-__all__ = [
-    "BlockedEvent",
-    "Checkpoint",
-    "CheckpointInfo",
-    "CheckpointRef",
-    "CheckpointState",
-    "LeaseCopy",
-    "Origin",
-    "PartFile",
-    "RoundSnapshot",
-    "SplitProgress",
-    "SubtaskSnapshot",
-]
-
 
 @dataclass(frozen=True, slots=True)
-class BlockedEvent:
-    """A data event that a subtask had sent while its gateway was closed.
+class Origin:
+    """Who first sent a data event, under which number: its duplicate key when it is sent again after a restore."""
+
+    job_attempt: int
+    subtask: int
+    task_attempt: int
+    sequence: int
+
+
+class BlockedEvent(msgspec.Struct, frozen=True):
+    """The result of a split that a subtask had sent while its gateway was closed.
 
     Requests for splits are not kept: a restored subtask requests again.
     """
 
     origin: Origin
-    event: SplitFinished
+    result: WriteResult
+    event_origin: Origin | None = None
+    """Always None, and stored all the same: the release before this one reads it."""
 
 
-@dataclass(frozen=True, slots=True)
-class SplitProgress:
+class SplitProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     """A split in progress: the part of it that is in closed files.
 
     `position` of a log split is the first offset that is in no file; of a snapshot split it is the number of its
     rows that are in files (a snapshot is read in the same order each time). All else counts as in `WriteResult`.
     """
 
-    split: SnapshotSplit | LogSplit
+    split: Split
     position: int
     files: tuple[LakeFile, ...]
     rows: int
     max_timestamp_ms: int
-    timings_s: dict[str, float] = field(default_factory=dict)
+    timings_s: dict[str, float] = msgspec.field(default_factory=no_timings)
     left_out: int | None = None
     empty_offsets: int | None = None
 
@@ -65,6 +58,12 @@ class SplitProgress:
         return isinstance(self.split, SnapshotSplit) and self.position > 0
 
     @classmethod
+    def beginning(cls, split: Split) -> SplitProgress:
+        """Return the progress of a split of which nothing is read."""
+        start, empty = (split.start, 0) if isinstance(split, LogSplit) else (0, None)
+        return cls(split, start, (), 0, -1, left_out=0, empty_offsets=empty)
+
+    @classmethod
     def done(cls, split: Split, result: WriteResult) -> SplitProgress:
         """Return a finish as progress: a reader of the split reads nothing more and reports the same result."""
         position = result.end_offset if isinstance(split, LogSplit) else result.rows
@@ -72,8 +71,7 @@ class SplitProgress:
         return cls(split, position, result.files, result.rows, result.max_timestamp_ms, *counts)
 
 
-@dataclass(frozen=True, slots=True)
-class SubtaskSnapshot:
+class SubtaskSnapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     """One subtask's part: its splits (also those that it has not begun), and the events that its gateway held.
 
     `exchange` is None where there is no exchange. With one, the `position` of a split is where its reader stood: up to
@@ -86,6 +84,10 @@ class SubtaskSnapshot:
     blocked: tuple[BlockedEvent, ...]
     exchange: ExchangeState | None = None
 
+    def segments(self) -> tuple[Segment, ...]:
+        """Return every file of rows that the part refers to; without an exchange there is none."""
+        return () if self.exchange is None else self.exchange.segments()
+
 
 @dataclass(frozen=True, slots=True)
 class LeaseCopy:
@@ -96,8 +98,7 @@ class LeaseCopy:
     state: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class RoundSnapshot:
+class RoundSnapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     """The coordinator's part: the round as it was enumerated, and its progress.
 
     `base_snapshot` is the lake snapshot that the round pins, `base_commit` the newest offset-carrying commit that it
@@ -105,10 +106,11 @@ class RoundSnapshot:
     number of its next commit. `before` holds the tiered offsets that the round's splits start from (all buckets).
     `finished` holds accepted results; their files that a step has committed are in `committed`. `progress` holds
     splits in progress that no subtask of this checkpoint has. `layout` is the table's `lake_partition` in its text
-    form.
+    form. `before` and `committed` are sorted, so that the same round has the same bytes.
     """
 
-    round_id: RoundId
+    incarnation: str
+    number: int
     path: TablePath
     table_id: int
     epoch: int
@@ -117,12 +119,21 @@ class RoundSnapshot:
     base_commit: int | None
     step: int
     splits: tuple[Split, ...]
-    before: Mapping[TableBucket, int]
+    before: tuple[tuple[TableBucket, int], ...]
     behind: bool
     finished: tuple[WriteResult, ...]
-    committed: frozenset[str]
+    committed: tuple[str, ...]
     progress: tuple[SplitProgress, ...]
     layout: tuple[str, ...] = ()
+
+    @property
+    def round_id(self) -> RoundId:
+        """The round.
+
+        Raises:
+            UsageError: `incarnation` is none.
+        """
+        return RoundId(Incarnation.parse(self.incarnation), self.table_id, self.epoch, self.number)
 
 
 @dataclass(frozen=True, slots=True)

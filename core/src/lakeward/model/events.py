@@ -11,104 +11,27 @@ from typing import Literal
 
 import msgspec
 
-from lakeward.model.checkpoints import BlockedEvent, CheckpointRef, PartFile, SplitProgress, SubtaskSnapshot
+from lakeward.model.checkpoints import BlockedEvent, CheckpointRef, Origin, PartFile, SplitProgress, SubtaskSnapshot
 from lakeward.model.exchange import ExchangeFigures, ExchangeState
-from lakeward.model.finishes import Event, SplitFinished
-from lakeward.model.results import LakeFile
-from lakeward.model.splits import LogSplit, SnapshotSplit, Split
-
-__all__ = [
-    "DATA_EVENTS",
-    "NOT_READY",
-    "AckCheckpoint",
-    "AckClose",
-    "AnyEvent",
-    "AssignSplits",
-    "Cancel",
-    "CheckpointAborted",
-    "CheckpointComplete",
-    "Close",
-    "Connected",
-    "DeclineCheckpoint",
-    "Deploy",
-    "DeployExchange",
-    "DeployRecovery",
-    "Direction",
-    "Envelope",
-    "Event",
-    "Failed",
-    "FinishEarly",
-    "Heartbeat",
-    "NoMoreSplits",
-    "Open",
-    "Progress",
-    "Register",
-    "RequestSplit",
-    "SplitFinished",
-    "SubtaskDone",
-    "TriggerCheckpoint",
-    "WireDone",
-    "WireLogSplit",
-    "WireSnapshotSplit",
-    "WireSplit",
-    "WriterFinished",
-    "wire_split",
-]
+from lakeward.model.results import WriteResult
 
 Direction = Literal["up", "down"]
 
 
-class WireDone(msgspec.Struct, frozen=True):
-    """What of a split is done: `SplitProgress` without its split."""
-
-    position: int
-    files: tuple[LakeFile, ...]
-    rows: int
-    max_timestamp_ms: int
-    timings_s: dict[str, float]
-    left_out: int | None = None
-    empty_offsets: int | None = None
+class Event(msgspec.Struct, frozen=True, tag=True, tag_field="type", kw_only=True):
+    """The base of all events."""
 
 
-class _WireSplit(msgspec.Struct, frozen=True, tag_field="kind"):
-    """A split on the wire: a union of two dataclasses cannot be told apart there."""
+class SplitFinished(Event, frozen=True, kw_only=True):
+    """Up, data: all records of a split are in closed files. `origin` is given where it is sent again, restored.
 
-    @property
-    def progress(self) -> SplitProgress | None:
-        """How far it is; None where it starts from its beginning."""
-        done: WireDone | None = self.done  # type: ignore[attr-defined] # both subclasses have the two fields
-        if done is None:
-            return None
-        split: Split = self.split  # type: ignore[attr-defined] # as above
-        counts = (done.timings_s, done.left_out, done.empty_offsets)
-        return SplitProgress(split, done.position, done.files, done.rows, done.max_timestamp_ms, *counts)
+    `read_bytes` is the size of the records that its sender has read of the split, for people; None where the finish
+    comes from a checkpoint, which does not keep that.
+    """
 
-
-class WireLogSplit(_WireSplit, frozen=True, tag="log"):
-    """A `LogSplit` on the wire, and how far it is."""
-
-    split: LogSplit
-    done: WireDone | None = None
-
-
-class WireSnapshotSplit(_WireSplit, frozen=True, tag="snapshot"):
-    """A `SnapshotSplit` on the wire, and how far it is."""
-
-    split: SnapshotSplit
-    done: WireDone | None = None
-
-
-WireSplit = WireLogSplit | WireSnapshotSplit
-
-
-def wire_split(split: Split, progress: SplitProgress | None = None) -> WireSplit:
-    """Put a split into its wire form; `progress` is how far it is, None for its beginning."""
-    done = None
-    if progress is not None:
-        p = progress
-        counts = (p.timings_s, p.left_out, p.empty_offsets)
-        done = WireDone(p.position, p.files, p.rows, p.max_timestamp_ms, *counts)
-    return WireLogSplit(split, done) if isinstance(split, LogSplit) else WireSnapshotSplit(split, done)
+    result: WriteResult
+    origin: Origin | None = None
+    read_bytes: int | None = None
 
 
 class RequestSplit(Event, frozen=True, kw_only=True):
@@ -116,9 +39,9 @@ class RequestSplit(Event, frozen=True, kw_only=True):
 
 
 class AssignSplits(Event, frozen=True, kw_only=True):
-    """Down, data: read these."""
+    """Down, data: read these, from where they are on."""
 
-    splits: list[WireSplit]
+    splits: list[SplitProgress]
 
 
 class NoMoreSplits(Event, frozen=True, kw_only=True):
@@ -215,9 +138,9 @@ class Deploy(Event, frozen=True, kw_only=True):
     open_files: int = 0
     """Partitions that it has an open file for, at most, where the table has a `lake_partition`."""
     open_rows_bytes: int = 0
-    """Rows in open files that a checkpoint leaves open, at most, there."""
+    """Bytes of rows in open files that a checkpoint leaves open, at most, for such a table."""
     write_memory_bytes: int = 128 << 20
-    """Rows that it holds, at most, until they are enough for a row group, there."""
+    """Bytes of rows that it holds, at most, until they are enough for a row group of such a table."""
     exchange: DeployExchange | None = None
     """What it needs for the exchange; None: the subtask writes what it reads."""
 
@@ -261,27 +184,11 @@ class TriggerCheckpoint(Event, frozen=True, kw_only=True):
 
 
 class AckCheckpoint(Event, frozen=True, kw_only=True):
-    """Up, control: the snapshot is stored as `part`; `splits` and `blocked` are what it holds."""
+    """Up, control: `snapshot` is stored as `part`."""
 
     checkpoint: int
     part: PartFile
-    splits: list[WireSplit]
-    blocked: list[BlockedEvent]
-    exchange: ExchangeState | None = None
-
-    @classmethod
-    def of(cls, checkpoint: int, part: PartFile, snapshot: SubtaskSnapshot) -> AckCheckpoint:
-        """Say that a snapshot is stored."""
-        splits = [wire_split(progress.split, progress) for progress in snapshot.progress]
-        blocked = list(snapshot.blocked)
-        return cls(checkpoint=checkpoint, part=part, splits=splits, blocked=blocked, exchange=snapshot.exchange)
-
-    @property
-    def snapshot(self) -> SubtaskSnapshot:
-        """The snapshot as the subtask took it."""
-        progress = tuple(found for wire in self.splits if (found := wire.progress) is not None)
-        part = self.part
-        return SubtaskSnapshot(part.subtask, part.task_attempt, progress, tuple(self.blocked), self.exchange)
+    snapshot: SubtaskSnapshot
 
 
 NOT_READY = "not ready"

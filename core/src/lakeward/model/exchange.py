@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Barrier(msgspec.Struct, frozen=True, tag=True):
-    """The border of a checkpoint in one channel.
+    """Where a checkpoint cuts one channel.
 
     `first_after` is the sequence of the first batch after it. `age_s` are the seconds since the checkpoint was
     triggered: receivers count on with their own clocks.
@@ -177,14 +176,6 @@ class ExchangeFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Checkpoints that failed for a missing marker: never to be seen."""
     timings_s: dict[str, float] = {}
     """Seconds of its writer by phase: partition, encode, upload."""
-
-
-@dataclass(frozen=True, slots=True)
-class PeerAddress:
-    """Where a subtask of the launch is reached for data."""
-
-    subtask: int
-    address: str
 
 
 def complete(states: Iterable[ExchangeState]) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from lakeward.model.tables import TableBucket, TablePath
 
@@ -14,8 +16,7 @@ if TYPE_CHECKING:
     from lakeward.model.identity import Incarnation, RoundId
 
 
-@dataclass(frozen=True, slots=True)
-class LakeFile:
+class LakeFile(msgspec.Struct, frozen=True):
     """One closed file. `detail` is the lake plugin's own (statistics, partition), opaque to the core."""
 
     path: str
@@ -26,8 +27,12 @@ class LakeFile:
     detail: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class WriteResult:
+def no_timings() -> dict[str, float]:
+    """Return no seconds of any phase: a default that is written all the same, unlike an empty `dict()`."""
+    return {}
+
+
+class WriteResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """The result of one finished split.
 
     `end_offset` is the first offset not contained. `max_timestamp_ms` is -1 where no log record was seen. `rows`
@@ -42,7 +47,7 @@ class WriteResult:
     max_timestamp_ms: int
     rows: int
     files: tuple[LakeFile, ...]
-    timings_s: dict[str, float] = field(default_factory=dict)
+    timings_s: dict[str, float] = msgspec.field(default_factory=no_timings)
     left_out: int | None = None
     empty_offsets: int | None = None
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from lakeward.model.tables import KvSnapshot, TableBucket
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotSplit:
-    """Read one bucket's KV snapshot; the bucket then stands at `log_offset`, after a `live` one there or later."""
+class SnapshotSplit(msgspec.Struct, frozen=True, tag="snapshot", tag_field="kind", omit_defaults=True):
+    """Read one bucket's KV snapshot, which stands for the log below `log_offset`; a `live` one may hold later rows."""
 
     split_id: str
     bucket: TableBucket
@@ -20,8 +20,7 @@ class SnapshotSplit:
     live: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LogSplit:
+class LogSplit(msgspec.Struct, frozen=True, tag="log", tag_field="kind"):
     """Read one bucket's log from `start` (inclusive) to `stop` (exclusive)."""
 
     split_id: str
@@ -31,7 +30,7 @@ class LogSplit:
     stop: int
 
 
-Split = SnapshotSplit | LogSplit
+Split = LogSplit | SnapshotSplit
 
 
 def snapshots_of(splits: Iterable[Split]) -> tuple[KvSnapshot, ...]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from lakeward.errors import NewerSourceError, SchemaMismatchError, UsageError
 
 if TYPE_CHECKING:
@@ -59,8 +61,7 @@ class TablePath:
         return f"{self.database}.{self.table}"
 
 
-@dataclass(frozen=True, slots=True)
-class TableBucket:
+class TableBucket(msgspec.Struct, frozen=True, array_like=True):
     """The unit of order and offsets: a bucket of a table, or of one of its partitions."""
 
     table_id: int
@@ -75,6 +76,11 @@ class TableBucket:
         """`table/bucket` or `table/partition/bucket`."""
         middle = "" if self.partition_id is None else f"{self.partition_id}/"
         return f"{self.table_id}/{middle}{self.bucket}"
+
+
+def in_order(offsets: Mapping[TableBucket, int]) -> tuple[tuple[TableBucket, int], ...]:
+    """Order offsets by bucket: the same offsets are stored as the same bytes."""
+    return tuple(sorted(offsets.items(), key=lambda item: item[0].sort_key()))
 
 
 PRECISION = b"precision"

@@ -1,70 +1,41 @@
-"""The byte form in which a table's spec travels to the subtasks."""
+"""The byte form in which a table's spec travels to the subtasks: msgpack, with its schema as Arrow IPC.
+
+Apart from `TableSpec`, so that whoever only names one does without Arrow.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, get_type_hints
 
 import msgspec
 import pyarrow as pa
 
 from lakeward.model.partitioning import PartitionField
-from lakeward.model.tables import TablePath, TableSpec
+from lakeward.model.tables import TableSpec
+
+_NAMES = {"pa": pa, "Mapping": Mapping, "PartitionField": PartitionField}
+_TYPES = get_type_hints(TableSpec, localns=_NAMES)
 
 
-class _WireTable(msgspec.Struct, frozen=True):
-    path: TablePath
-    table_id: int
-    schema_id: int
-    schema: bytes
-    primary_key: tuple[str, ...]
-    partition_keys: tuple[str, ...]
-    bucket_key: tuple[str, ...]
-    buckets: int
-    freshness_s: float
-    properties: dict[str, str]
-    lake_partition: tuple[PartitionField, ...] = ()
-    before_images: bool = True
-    union_read: bool = False
+def _write_schema(schema: pa.Schema) -> bytes:
+    data: bytes = schema.serialize().to_pybytes()
+    return data
 
 
-_TABLES = msgspec.msgpack.Decoder(_WireTable)
+def _read_schema(_type: type, data: bytes) -> Any:  # noqa: ANN401 - as msgspec wants it
+    return pa.ipc.read_schema(pa.py_buffer(data))
+
+
+_TABLES = msgspec.msgpack.Decoder(msgspec.defstruct("Table", list(_TYPES.items())), dec_hook=_read_schema)
 """Made while this is imported: threads that learn a type at the same time crash the process."""
 
 
 def pack_table(table: TableSpec) -> bytes:
-    """Encode a spec as msgpack; the schema goes as Arrow IPC."""
-    return msgspec.msgpack.encode(
-        _WireTable(
-            table.path,
-            table.table_id,
-            table.schema_id,
-            table.schema.serialize().to_pybytes(),
-            table.primary_key,
-            table.partition_keys,
-            table.bucket_key,
-            table.buckets,
-            table.freshness_s,
-            dict(table.properties),
-            table.lake_partition,
-            table.before_images,
-            table.union_read,
-        )
-    )
+    """Encode a spec."""
+    return msgspec.msgpack.encode(table, enc_hook=_write_schema)
 
 
 def unpack_table(data: bytes) -> TableSpec:
     """Decode what `pack_table` gave."""
-    wire = _TABLES.decode(data)
-    return TableSpec(
-        path=wire.path,
-        table_id=wire.table_id,
-        schema_id=wire.schema_id,
-        schema=pa.ipc.read_schema(pa.py_buffer(wire.schema)),
-        primary_key=wire.primary_key,
-        partition_keys=wire.partition_keys,
-        bucket_key=wire.bucket_key,
-        buckets=wire.buckets,
-        freshness_s=wire.freshness_s,
-        properties=wire.properties,
-        lake_partition=wire.lake_partition,
-        before_images=wire.before_images,
-        union_read=wire.union_read,
-    )
+    return TableSpec(**msgspec.structs.asdict(_TABLES.decode(data)))

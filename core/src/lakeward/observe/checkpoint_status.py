@@ -245,7 +245,7 @@ def _progress(holder: str, one: SplitProgress) -> ProgressLine:
 
 
 def _blocked(holder: str, blocked: BlockedEvent) -> BlockedLine:
-    origin, result = blocked.origin, blocked.event.result
+    origin, result = blocked.origin, blocked.result
     numbers = f"{origin.job_attempt}/{origin.subtask}/{origin.task_attempt}/{origin.sequence}"
     return BlockedLine(holder, numbers, result.split_id, result.end_offset, result.rows, len(result.files))
 
@@ -257,7 +257,7 @@ def _lease(lease: LeaseCopy) -> CheckpointLease:
 def _files(
     checkpoint: Checkpoint, held: Iterable[tuple[str, SplitProgress]], blocked: Iterable[tuple[str, BlockedEvent]]
 ) -> Iterator[FileLine]:
-    committed = checkpoint.coordinator.committed
+    committed = frozenset(checkpoint.coordinator.committed)
 
     def lines(holder: str, split: str, files: Iterable[LakeFile]) -> Iterator[FileLine]:
         for file in files:
@@ -273,4 +273,4 @@ def _files(
         if subtask.exchange is not None:
             yield from lines(_holder(subtask), "", subtask.exchange.files)
     for holder, event in blocked:
-        yield from lines(holder, event.event.result.split_id, event.event.result.files)
+        yield from lines(holder, event.result.split_id, event.result.files)

@@ -168,7 +168,6 @@ class PlainStream:
     """The driver's end of a connection without TLS, on the event loop."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Wrap a stream."""
         self._reader = reader
         self.writer = writer
 

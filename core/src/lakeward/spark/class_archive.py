@@ -40,7 +40,7 @@ def archive_options(directory: Path, java: JavaHome) -> str:
         message = f"spark.class_archive: expected a directory that can be written, found {directory}: {error}"
         raise StorageError(message) from error
     use = f"-XX:SharedArchiveFile={archive}" if archive.exists() else f"-XX:ArchiveClassesAtExit={part}"
-    # Java would name each class that it cannot archive; an archive that does not fit is no news either.
+    # Java would name each class that it cannot archive; an archive that does not fit is not reported either.
     return f'"{use}" -Xlog:cds*=off'
 
 

@@ -63,16 +63,16 @@ def try_places(places: Iterable[tuple[str, str, str]]) -> Mapping[str, tuple[boo
     """
     found: dict[str, tuple[bool, str]] = {}
     for name, root, folder in places:
-        there = False
+        shared = False
         try:
             from lakeward.storage.small_files import SmallFiles  # noqa: PLC0415 - see above
 
             files = SmallFiles(root)
-            there = files.read(f"{folder}/driver") is not None
-            if there:
+            shared = files.read(f"{folder}/driver") is not None
+            if shared:
                 files.write(f"{folder}/executor", b"written by `lakeward doctor --write` on an executor\n")
                 files.delete(f"{folder}/executor")
-            found[name] = there, ""
+            found[name] = shared, ""
         except Exception as failed:  # noqa: BLE001 - as above
-            found[name] = there, str(failed) or type(failed).__name__
+            found[name] = shared, str(failed) or type(failed).__name__
     return found

@@ -62,8 +62,8 @@ class SparkHandle:
 
     def count_slots_there(self) -> int:
         """Return how many subtasks fit the executors that there are now; not more than `count_slots`."""
-        there = int(self.session.sparkContext.defaultParallelism)
-        return min(self.configured_slots or there, there)
+        slots = int(self.session.sparkContext.defaultParallelism)
+        return min(self.configured_slots or slots, slots)
 
     def option(self, name: str) -> str | None:
         """Return an option of Spark's configuration as it is in force; None where it is not set."""

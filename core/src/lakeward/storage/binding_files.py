@@ -39,7 +39,6 @@ class BindingFiles:
     """Reads and writes the bindings of the services of one state root. Blocking."""
 
     def __init__(self, files: SmallFiles) -> None:
-        """Keep the store."""
         self._files = files
 
     @property

@@ -19,14 +19,6 @@ from lakeward.errors import CorruptFileError, UsageError
 from lakeward.model.checkpoints import CheckpointRef, LeaseCopy, PartFile, RoundSnapshot, SubtaskSnapshot
 from lakeward.model.tables import TablePath
 from lakeward.storage.records import pack, unpack
-from lakeward.storage.snapshot_records import (
-    StoredRound,
-    StoredSubtask,
-    read_round,
-    read_subtask,
-    store_round,
-    store_subtask,
-)
 
 WITHOUT_LEASE = 1
 WITH_LEASE = 2
@@ -59,7 +51,7 @@ class Metadata:
 def encode_metadata(metadata: Metadata) -> bytes:
     """Encode `_metadata`, in the oldest version that can hold it."""
     head = msgspec.msgpack.encode(metadata.head)
-    coordinator = msgspec.msgpack.encode(store_round(metadata.coordinator))
+    coordinator = msgspec.msgpack.encode(metadata.coordinator)
     if metadata.lease is None:
         return pack(WITHOUT_LEASE, (head, coordinator))
     return pack(WITH_LEASE, (head, coordinator, msgspec.msgpack.encode(metadata.lease)))
@@ -73,13 +65,13 @@ def decode_metadata(data: bytes, file: str, ref: CheckpointRef) -> Metadata:
     """
     version, parts = unpack(data, file, METADATA_VERSIONS)
     head = _decode_head(parts[0], file, ref)
+    coordinator = _decode(parts[1], RoundSnapshot, file)
     try:
-        coordinator = read_round(_decode(parts[1], StoredRound, file))
+        round_id = coordinator.round_id
     except UsageError as error:
         raise CorruptFileError(file, "a round's snapshot", str(error)) from error
-    belongs = (str(coordinator.round_id.incarnation), coordinator.table_id, coordinator.epoch)
-    if belongs != (ref.incarnation, ref.table_id, ref.epoch):
-        raise CorruptFileError(file, f"a snapshot of a round of {ref}", str(coordinator.round_id))
+    if (coordinator.incarnation, coordinator.table_id, coordinator.epoch) != (ref.incarnation, ref.table_id, ref.epoch):
+        raise CorruptFileError(file, f"a snapshot of a round of {ref}", str(round_id))
     lease = _decode(parts[2], LeaseCopy, file) if version == WITH_LEASE else None
     return Metadata(head, coordinator, lease)
 
@@ -95,8 +87,8 @@ def encode_part(ref: CheckpointRef, snapshot: SubtaskSnapshot, name: str) -> tup
     It is encoded in the oldest version that can hold it: an older release would restore whole segments. `name` is the
     file's own.
     """
-    parts = (msgspec.msgpack.encode(ref), msgspec.msgpack.encode(store_subtask(snapshot)))
-    shares = snapshot.exchange is not None and any(one.kept is not None for one in snapshot.exchange.segments())
+    parts = (msgspec.msgpack.encode(ref), msgspec.msgpack.encode(snapshot))
+    shares = any(segment.kept is not None for segment in snapshot.segments())
     data = pack(PART_WITH_SHARES if shares else PART, parts)
     return data, PartFile(snapshot.subtask, snapshot.task_attempt, name, len(data), zlib.crc32(data))
 
@@ -115,7 +107,7 @@ def decode_part(data: bytes, file: str, ref: CheckpointRef, part: PartFile) -> S
     belongs = _decode(parts[0], CheckpointRef, file)
     if belongs != ref:
         raise CorruptFileError(file, f"a part of {ref}", str(belongs))
-    snapshot = read_subtask(_decode(parts[1], StoredSubtask, file))
+    snapshot = _decode(parts[1], SubtaskSnapshot, file)
     if (snapshot.subtask, snapshot.task_attempt) != (part.subtask, part.task_attempt):
         found = f"{snapshot.subtask}, {snapshot.task_attempt}"
         raise CorruptFileError(file, f"subtask and attempt {part.subtask}, {part.task_attempt}", found)
@@ -130,7 +122,7 @@ def _decode_head(data: bytes, file: str, ref: CheckpointRef) -> Head:
 
 
 _DECODERS: Mapping[type, msgspec.msgpack.Decoder[Any]] = MappingProxyType(
-    {kind: msgspec.msgpack.Decoder(kind) for kind in (Head, StoredRound, StoredSubtask, CheckpointRef, LeaseCopy)}
+    {kind: msgspec.msgpack.Decoder(kind) for kind in (Head, RoundSnapshot, SubtaskSnapshot, CheckpointRef, LeaseCopy)}
 )
 """Made while this is imported: threads that use a type for the first time at once would crash the process."""
 

@@ -99,11 +99,11 @@ class CheckpointFiles:
         try:
             self._files.write(place(ref, METADATA), data)
         except StorageError as error:
-            self._settle(ref, data, error)
+            self._check_written(ref, data, error)
         self._confirm(ref, head)
         return len(data) + sum(part.size_bytes for part in parts)
 
-    def _settle(self, ref: CheckpointRef, data: bytes, error: StorageError) -> None:
+    def _check_written(self, ref: CheckpointRef, data: bytes, error: StorageError) -> None:
         """After a failed write, return normally if the file was written after all."""
         try:
             found = self._files.read(place(ref, METADATA))
@@ -155,7 +155,7 @@ class CheckpointFiles:
         return Checkpoint(ref, metadata.head.completed_ms, metadata.coordinator, subtasks, metadata.lease, size)
 
     def check_segments(self, checkpoint: Checkpoint) -> None:
-        """Look whether the files of rows are there."""
+        """Look whether the files of rows exist."""
         check_segments(self._files, segments_of(checkpoint))
 
     def _read_parts(self, ref: CheckpointRef, parts: Sequence[PartFile]) -> tuple[SubtaskSnapshot, ...]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from lakeward.errors import CorruptFileError
-from lakeward.model.tables import TableBucket, TablePath
+from lakeward.model.tables import TableBucket, TablePath, in_order
 from lakeward.storage.records import pack, unpack
 
 if TYPE_CHECKING:
@@ -64,7 +64,6 @@ class CommitRecords:
     """The records of one service. Blocking; thread-safe, one call per table at a time."""
 
     def __init__(self, files: SmallFiles, service: str) -> None:
-        """Keep the store."""
         self._files = files
         self._service = service
 
@@ -138,12 +137,11 @@ def _found(head: LakeHead | None, table: TableSpec) -> str:
 
 def encode(record: CommitRecord) -> bytes:
     """Encode a record."""
-    offsets = sorted(record.offsets.items(), key=lambda item: item[0].sort_key())
     body = _Body(
         record.path,
         record.table_id,
         record.snapshot_id,
-        tuple((bucket.partition_id, bucket.bucket, offset) for bucket, offset in offsets),
+        tuple((bucket.partition_id, bucket.bucket, offset) for bucket, offset in in_order(record.offsets)),
         record.committed_ms,
         record.disregarded,
         record.accepted,

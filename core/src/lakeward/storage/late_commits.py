@@ -33,8 +33,8 @@ def went_back(
     if head is None or head.commit is None or head.own is None or is_accepted(record, head):
         return ""
     own = head.own.offsets or {}
-    there = [state.bucket for state in buckets]
-    behind = [bucket for bucket in there if bucket in own and tiered.get(bucket, 0) < own[bucket]]
+    present = [state.bucket for state in buckets]
+    behind = [bucket for bucket in present if bucket in own and tiered.get(bucket, 0) < own[bucket]]
     if not behind:
         return ""
     first = behind[0]

@@ -48,7 +48,6 @@ class RoundHistory:
     """The ended rounds of one service. Its methods block on disk or store; not thread-safe."""
 
     def __init__(self, files: SmallFiles, service: str) -> None:
-        """Read nothing yet."""
         self._files = files
         self._name = f"{service}/{HISTORY_FILE}"
         self._lines = -1
@@ -91,9 +90,9 @@ class RoundHistory:
             earlier = self.read()
             self._kept = {}
             for one in reversed(earlier):
-                self._keep(one)
+                self._add_newest(one)
             self._lines = len(earlier)
-        self._keep(record)
+        self._add_newest(record)
         held = sum(map(len, self._kept.values()))
         if is_local(self._files.root) and self._lines < held * _SLACK + KEPT:
             self._append(_encoded(record))
@@ -103,7 +102,7 @@ class RoundHistory:
             self._files.write(self._name, b"".join(map(_encoded, ordered)))
             self._lines = held
 
-    def _keep(self, record: RoundRecord) -> None:
+    def _add_newest(self, record: RoundRecord) -> None:
         self._kept.setdefault(record.table_id, deque(maxlen=KEPT)).append(record)
 
     def _append(self, line: bytes) -> None:
@@ -124,7 +123,6 @@ class HistoryWriter:
     """Writes rounds on a thread of its own: a disk or store that is slow keeps nobody from tiering."""
 
     def __init__(self, history: RoundHistory) -> None:
-        """Start the thread."""
         self._history = history
         self._queue: SimpleQueue[RoundRecord | None] = SimpleQueue()
         self._trouble = RepeatedFailure(

@@ -63,7 +63,6 @@ class JournalStore:
     """The journals of one service. Blocking; thread-safe."""
 
     def __init__(self, files: SmallFiles, service: str) -> None:
-        """Keep the store."""
         self._files = files
         self._service = service
 

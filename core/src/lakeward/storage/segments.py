@@ -116,8 +116,7 @@ def without_checkpoint(
 
 def segments_of(checkpoint: Checkpoint) -> list[Segment]:
     """Return every file of rows that a checkpoint refers to."""
-    states = (part.exchange for part in checkpoint.subtasks if part.exchange is not None)
-    return [segment for state in states for segment in state.segments()]
+    return [segment for part in checkpoint.subtasks for segment in part.segments()]
 
 
 def check_segments(files: SmallFiles, segments: Iterable[Segment]) -> None:

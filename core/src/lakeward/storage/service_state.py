@@ -72,7 +72,6 @@ class ServiceStateStore:
     """Reads and writes state files. Blocking."""
 
     def __init__(self, files: SmallFiles) -> None:
-        """Keep the store."""
         self._files = files
 
     @property

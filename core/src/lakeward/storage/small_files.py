@@ -116,11 +116,11 @@ class SmallFiles:
             return
         bucket = self._base.partition("/")[0]
         try:
-            there = self._filesystem.get_file_info(bucket).type != pafs.FileType.NotFound
+            exists = self._filesystem.get_file_info(bucket).type != pafs.FileType.NotFound
         except OSError as error:
             message = f"{self._base}: cannot be read: {reason(error, self._base)}"
             raise StorageError(message) from error
-        if not there:
+        if not exists:
             message = f"{self._base}: there is no such bucket: {bucket}"
             raise StorageError(message)
         self._bucket_seen = True

@@ -62,7 +62,7 @@ class SpillWriter:
         file_bytes: int = FILE_BYTES,
         disk: SpillDisk = LOCAL_DISK,
     ) -> None:
-        """Touch nothing. Files may be made in the directories, in turn; these have to be there.
+        """Touch nothing. Files may be made in the directories, in turn; these have to exist.
 
         All files together have at most `quota_bytes`. The rest is as of `SEGMENT_BYTES` and `FILE_BYTES`.
         """
@@ -73,7 +73,7 @@ class SpillWriter:
         self._disk = disk
         self._folders: dict[Path, SpillFolder] = {}
         self._numbers = count()
-        self._turn = 0
+        self._next = 0
         self._channel = -1
         self._body = bytearray()
         self._files: list[SpillFile] = []
@@ -179,10 +179,10 @@ class SpillWriter:
             message = "checkpoint.spill_dirs: no directory is named for the rows to be restored"
             raise StorageError(message)
         number = len(self._directories)
-        order = [self._directories[(self._turn + step) % number] for step in range(number)]
+        order = [self._directories[(self._next + step) % number] for step in range(number)]
         room = [self._disk.free_bytes(directory) for directory in order]
         found = next((step for step in range(number) if room[step] >= self._file_bytes), room.index(max(room)))
-        self._turn += found + 1
+        self._next += found + 1
         return order[found]
 
 

@@ -1,22 +1,20 @@
-"""A subtask's side of the checkpoint protocol: its gateway, and its part of each checkpoint.
+"""A subtask's side of the checkpoint protocol: its gateway, and when its part of a checkpoint is made.
 
 The receiving thread handles checkpoint messages immediately: it closes and opens the gateway while the mailbox thread
-may be in the middle of a batch, so the coordinator does not wait for that batch. Events that the gateway holds back at
-the trigger belong to the checkpoint; they are recorded at the trigger. The progress of the splits may be recorded
-later, because a position and its files agree at any time: when the mailbox thread takes `MakePart`, it closes files,
-records the progress and has the part stored. A split that ends between the trigger and `MakePart` is in the part as
-finished.
+may be in the middle of a batch, so the coordinator does not wait for that batch. Without an exchange, events that the
+gateway holds back at the trigger belong to the checkpoint; they are recorded at the trigger. The progress of the splits
+may be recorded later, because a position and its files agree at any time: when the mailbox thread takes `MakePart`, it
+closes files, records the progress and has the part stored. A split that ends between the trigger and `MakePart` is in
+the part as finished. With an exchange the gateway stays closed until the mailbox thread has taken the subtask's own
+snapshot.
 """
 
 from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
-from lakeward.errors import LakewardError, in_words
 from lakeward.machines.checkpoints.gateway import (
     AbortFor,
     CloseFor,
@@ -28,9 +26,8 @@ from lakeward.machines.checkpoints.gateway import (
     Started,
 )
 from lakeward.machines.driver import MachineDriver
-from lakeward.model.checkpoints import Origin, SplitProgress, SubtaskSnapshot
+from lakeward.model.checkpoints import Origin, SplitProgress
 from lakeward.model.events import (
-    AckCheckpoint,
     AckClose,
     AnyEvent,
     CheckpointAborted,
@@ -43,31 +40,18 @@ from lakeward.model.events import (
     SubtaskDone,
     TriggerCheckpoint,
 )
+from lakeward.subtask.part_store import PartStore, PartWritten
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    import pyarrow as pa
-
     from lakeward.machines.checkpoints.gateway import GatewayCommand, GatewayEvent, GatewayPhase
-    from lakeward.model.checkpoints import BlockedEvent, CheckpointRef
-    from lakeward.model.exchange import Segment
+    from lakeward.model.checkpoints import BlockedEvent
     from lakeward.model.jobs import SubtaskPlace
-    from lakeward.ports import CheckpointStore, Running
     from lakeward.subtask.mailbox import Mailbox
-    from lakeward.subtask.parts import SubtaskParts
+    from lakeward.subtask.ports import SubtaskPorts
 
 
 CheckpointMessage = Close | TriggerCheckpoint | CheckpointComplete | CheckpointAborted
 """The coordinator's messages about a checkpoint."""
-
-
-@dataclass(frozen=True, slots=True)
-class PartWritten:
-    """Posted to the mailbox: a part was stored, or could not be; `answer` is the message to the coordinator."""
-
-    checkpoint: int
-    answer: AckCheckpoint | DeclineCheckpoint
 
 
 class Uplink(Protocol):
@@ -83,48 +67,18 @@ class Uplink(Protocol):
         ...
 
 
-class PartWithRows(Protocol):
-    """A part that has rows to be stored beside it."""
-
-    @property
-    def checkpoint(self) -> int:
-        """The checkpoint's number."""
-        ...
-
-    @property
-    def ended(self) -> bool:
-        """Whether the checkpoint has ended meanwhile."""
-        ...
-
-    def store(
-        self, subtask: int, task_attempt: int, write: Callable[[Iterator[pa.RecordBatch]], Segment]
-    ) -> SubtaskSnapshot:
-        """Store the rows by `write`, and return what the part holds."""
-        ...
-
-
-_CLOSE_S = 5.0
-"""Seconds that the end of a task waits for the store; the next start deletes what is written later."""
-
-
 @dataclass(frozen=True, slots=True)
 class MakePart:
-    """Posted to the mailbox in the order of the triggers: a checkpoint was triggered, and its part must be made."""
+    """Posted to the mailbox in the order of the triggers: a checkpoint was triggered, and its part must be made.
 
-    checkpoint: int
-    blocked: tuple[BlockedEvent, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class MakeExchangePart:
-    """Posted to the mailbox of a subtask with an exchange: a checkpoint was triggered; the gateway is still closed.
-
-    `since` is when the trigger came, on the subtask's clock: the mailbox may be busy for a while.
+    `since` is when the trigger came, on the subtask's clock: the mailbox may be busy for a while. `blocked` are the
+    events that the gateway held back; with an exchange it is still closed, and they are not known yet.
     """
 
     checkpoint: int
-    close_files: bool
-    since: float
+    close_files: bool = False
+    since: float = 0.0
+    blocked: tuple[BlockedEvent, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,31 +92,24 @@ class Checkpointing:
     """One attempt's gateway and parts. The receiving thread calls `on_message`, the mailbox thread everything else."""
 
     def __init__(
-        self, place: SubtaskPlace, deploy: Deploy, link: Uplink, parts: SubtaskParts, mailbox: Mailbox
+        self, place: SubtaskPlace, deploy: Deploy, link: Uplink, ports: SubtaskPorts, mailbox: Mailbox
     ) -> None:
-        """Start with the gateway open or closed, as the coordinator's `Deploy` says.
-
-        `MakePart` and `PartWritten` are posted in the mailbox.
-        """
+        """Start with the gateway open or closed, as the coordinator's `Deploy` says."""
         self._origin = Origin(place.job.job_attempt, place.subtask, deploy.attempt, 0)
-        self._ref = deploy.checkpoint_ref
-        self._root = deploy.checkpoint_root
         self._link = link
-        self._parts = parts
+        self._clock = ports.clock
         self._mailbox = mailbox
-        self._exchange = deploy.exchange is not None
-        """With an exchange the gateway opens after the subtask's own snapshot, which the mailbox thread takes."""
+        self._opens_at_trigger = deploy.exchange is None
         self._gateway = Gateway(closed_for=deploy.gateway_closed, restored=deploy.restored)
         self._driver = MachineDriver(self._gateway, self._execute)
-        self._store: CheckpointStore | None = None
         self._lock = threading.RLock()
         """Held while an event passes the gateway and gets its number on the link."""
         self._done = False
         self._taken = 0
         self._answer: PartWritten | None = None
-        self._writing: list[Running] = []
         self._ended: dict[int, list[SplitProgress]] = {}
         """By checkpoint whose part is still to be made: the splits that ended after its trigger."""
+        self.store = PartStore(place.subtask, deploy, ports, mailbox)
 
     @property
     def gateway(self) -> GatewayPhase:
@@ -213,7 +160,7 @@ class Checkpointing:
                     self._trigger(message)
                 case CheckpointComplete() | CheckpointAborted():
                     self._step(AbortFor(message.checkpoint))
-                    if self._exchange:
+                    if not self._opens_at_trigger:
                         self._mailbox.put_message(CheckpointEnded(message.checkpoint))
 
     def part_written(self, written: PartWritten) -> None:
@@ -237,29 +184,10 @@ class Checkpointing:
         """Say that there is no part of a checkpoint here."""
         self.part_written(PartWritten(checkpoint, DeclineCheckpoint(checkpoint=checkpoint, reason=reason)))
 
-    def make_part(self, order: MakePart, roll: Callable[[], tuple[SplitProgress, ...]]) -> None:
-        """Store this subtask's part of a checkpoint.
-
-        `order` has the checkpoint, and the events that the gateway held back. `roll` closes files that are large
-        enough, and returns the progress of all splits of this subtask.
-        """
+    def ended_since(self, checkpoint: int) -> list[SplitProgress]:
+        """Return the splits that ended after a checkpoint's trigger; those that end from now on are in later parts."""
         with self._lock:
-            ended = self._ended.pop(order.checkpoint, [])
-        if self._ref is None or not self._root:
-            self.send(DeclineCheckpoint(checkpoint=order.checkpoint, reason="no place for checkpoints was named"))
-            return
-        progress = (*ended, *roll())
-        snapshot = SubtaskSnapshot(self._origin.subtask, self._origin.task_attempt, progress, order.blocked)
-        ref = replace(self._ref, number=order.checkpoint)
-        work, name = partial(self._write, ref, snapshot), f"part-{order.checkpoint}"
-        self._writing = [one for one in self._writing if not one.join(0.0)]
-        self._writing.append(self._parts.executor.start(work, name=name))
-
-    def close(self) -> None:
-        """Wait for parts that are being written; those that take too long are deleted once no subtask runs."""
-        deadline = self._parts.clock.now() + _CLOSE_S
-        for one in self._writing:
-            one.join(max(0.0, deadline - self._parts.clock.now()))
+            return self._ended.pop(checkpoint, [])
 
     def _trigger(self, message: TriggerCheckpoint) -> None:
         checkpoint = message.checkpoint
@@ -268,51 +196,12 @@ class Checkpointing:
                 self.send(self._answer.answer)
             return
         self._taken = checkpoint
-        if self._exchange:
-            self._mailbox.put_message(MakeExchangePart(checkpoint, message.close_files, self._parts.clock.now()))
-            return
-        blocked = self.blocked()
-        self._ended[checkpoint] = []
-        self.open(checkpoint)
-        self._mailbox.put_message(MakePart(checkpoint, blocked))
-
-    def store_part(self, part: PartWithRows) -> None:
-        """Store a part with its rows, and post whether it is stored. Blocking; called on a worker."""
-        if part.ended:
-            return
-        if self._ref is None or not self._root:
-            reason = "no place for checkpoints was named"
-            answer = DeclineCheckpoint(checkpoint=part.checkpoint, reason=reason)
-            self._mailbox.put(PartWritten(part.checkpoint, answer))
-            return
-        ref = replace(self._ref, number=part.checkpoint)
-        numbers = count()
-
-        def write(records: Iterator[pa.RecordBatch]) -> Segment:
-            name = f"{part.checkpoint}-{self._origin.subtask}-{self._origin.task_attempt}-{next(numbers)}.arrow"
-            return self._open_store().write_segment(ref, name, records)
-
-        self._answer_with(ref, lambda: part.store(self._origin.subtask, self._origin.task_attempt, write))
-
-    def _open_store(self) -> CheckpointStore:
-        if self._store is None:
-            self._store = self._parts.checkpoints(self._root)
-        return self._store
-
-    def _write(self, ref: CheckpointRef, snapshot: SubtaskSnapshot) -> None:
-        self._answer_with(ref, lambda: snapshot)
-
-    def _answer_with(self, ref: CheckpointRef, make: Callable[[], SubtaskSnapshot]) -> None:
-        """Store what a part holds, and post whether it is stored."""
-        try:
-            snapshot = make()
-            part = self._open_store().write_part(ref, snapshot)
-            answer: AckCheckpoint | DeclineCheckpoint = AckCheckpoint.of(ref.number, part, snapshot)
-        except LakewardError as error:
-            answer = DeclineCheckpoint(checkpoint=ref.number, reason=str(error))
-        except Exception as error:  # noqa: BLE001 - a store that breaks costs this checkpoint and nothing else
-            answer = DeclineCheckpoint(checkpoint=ref.number, reason=in_words(error))
-        self._mailbox.put(PartWritten(ref.number, answer))
+        blocked: tuple[BlockedEvent, ...] = ()
+        if self._opens_at_trigger:
+            blocked = self.blocked()
+            self._ended[checkpoint] = []
+            self.open(checkpoint)
+        self._mailbox.put_message(MakePart(checkpoint, message.close_files, self._clock.now(), blocked))
 
     def _step(self, event: GatewayEvent) -> None:
         with self._lock:

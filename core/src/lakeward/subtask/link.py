@@ -48,11 +48,11 @@ class LostCoordinator:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class AllAcknowledged:
     """`SubtaskDone` was sent, and everything that was sent before it is acknowledged."""
 
 
-Delivered = AnyEvent | LostCoordinator | Settled | ProtocolError
+Delivered = AnyEvent | LostCoordinator | AllAcknowledged | ProtocolError
 """What a link delivers to its subtask: an event of the coordinator, or a change of the connection."""
 
 
@@ -159,4 +159,4 @@ class Link:
             case ReportRejected():
                 self._delivered.append(ProtocolError(command.reason))
             case ReportSettled():
-                self._delivered.append(Settled())
+                self._delivered.append(AllAcknowledged())

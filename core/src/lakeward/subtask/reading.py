@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
+
+from msgspec import structs
 
 from lakeward.model.splits import LogSplit, Split
 from lakeward.subtask.task_log import task_log
@@ -123,5 +125,5 @@ class SplitReading:
 
     def _open(self) -> Iterator[SourceBatch]:
         if isinstance(self.split, LogSplit):
-            return self._reader.read_log(replace(self.split, start=self._position))
+            return self._reader.read_log(structs.replace(self.split, start=self._position))
         return self._reader.read_snapshot(self.split, self._position)

@@ -30,6 +30,7 @@ class RowAccount:
         self._where = f"table {table.path}, bucket {progress.split.bucket}"
         self._before = frozenset(file.path for file in progress.files)
         self._reached = progress.position
+        self._first_row = 0 if isinstance(progress.split, LogSplit) else progress.position
         self._rows = 0
         self._left_out = progress.left_out
         self._empty = progress.empty_offsets if isinstance(progress.split, LogSplit) else None
@@ -46,6 +47,11 @@ class RowAccount:
             self._reached = batch.next_offset
             self._empty = _sum(self._empty, batch.empty_offsets)
         self._rows += batch.records.num_rows
+
+    @property
+    def position(self) -> int:
+        """Up to where the split is read, as in `SplitProgress`."""
+        return self._reached if isinstance(self._split, LogSplit) else self._first_row + self._rows
 
     @property
     def empty_offsets(self) -> int | None:

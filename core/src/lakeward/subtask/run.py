@@ -12,7 +12,7 @@ from lakeward.sockets import SocketTransport
 from lakeward.sockets.flight.transport import FlightExchange
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
-from lakeward.subtask.parts import SubtaskParts
+from lakeward.subtask.ports import SubtaskPorts
 from lakeward.subtask.subtask import Subtask
 from lakeward.subtask.task_log import begin_task_log
 from lakeward.threads import ThreadExecutor
@@ -41,13 +41,13 @@ def run_subtask(place: SubtaskPlace) -> str:
     Raises:
         LakewardError: it could not continue; the coordinator was told first if it could be reached.
     """
-    return Subtask(place, real_parts(place)).run()
+    return Subtask(place, real_ports(place)).run()
 
 
-def real_parts(place: SubtaskPlace | None = None) -> SubtaskParts:
-    """Return the parts of a subtask in a Spark executor; a `place` that is None exchanges no rows."""
+def real_ports(place: SubtaskPlace | None = None) -> SubtaskPorts:
+    """Return the ports of a subtask in a Spark executor; a `place` that is None exchanges no rows."""
     clock = SystemClock()
-    return SubtaskParts(
+    return SubtaskPorts(
         transport=SocketTransport(clock),
         executor=ThreadExecutor(),
         clock=clock,

@@ -5,49 +5,29 @@ One mailbox thread owns all state but the gateway, whose messages are handled as
 
 from __future__ import annotations
 
-from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from lakeward.errors import FencedError, LakewardError, ReadTimeoutError, TableError, code_of, in_words
-from lakeward.model.events import (
-    AnyEvent,
-    AssignSplits,
-    Cancel,
-    Deploy,
-    Failed,
-    FinishEarly,
-    NoMoreSplits,
-    Progress,
-    RequestSplit,
-    SplitFinished,
-)
-from lakeward.model.splits import LogSplit
+from lakeward.model.events import AssignSplits, Cancel, Deploy, Failed, FinishEarly, NoMoreSplits, Progress
 from lakeward.model.wire import unpack_table
-from lakeward.subtask.checkpointing import (
-    CheckpointEnded,
-    Checkpointing,
-    CheckpointMessage,
-    MakeExchangePart,
-    MakePart,
-    PartWritten,
-)
+from lakeward.subtask.assigned_splits import AssignedSplits
+from lakeward.subtask.checkpointing import CheckpointEnded, Checkpointing, CheckpointMessage, MakePart
 from lakeward.subtask.exchange.exchange_work import ExchangeWork
 from lakeward.subtask.exchange.items import ExchangeItem
-from lakeward.subtask.link import Link, LostCoordinator, Settled
+from lakeward.subtask.exchange.phase import ExchangePhase
+from lakeward.subtask.link import AllAcknowledged, Link, LostCoordinator
 from lakeward.subtask.mailbox import Mailbox
+from lakeward.subtask.no_exchange import NoExchange
+from lakeward.subtask.part_store import PartWritten
 from lakeward.subtask.reading import Read
-from lakeward.subtask.work import SplitWork, at_its_beginning
-from lakeward.subtask.writers import split_writer
 
 if TYPE_CHECKING:
     from lakeward.machines.checkpoints.gateway import GatewayPhase
-    from lakeward.model.checkpoints import SplitProgress
     from lakeward.model.jobs import SubtaskPlace
-    from lakeward.model.tables import TableSpec
-    from lakeward.ports import SourceReader
     from lakeward.subtask.link import Delivered
-    from lakeward.subtask.parts import SubtaskParts
+    from lakeward.subtask.ports import SubtaskPorts
+    from lakeward.subtask.work import SplitWork
 
 _FINISH_TURN_S = 0.2
 _CANCEL_S = 10.0
@@ -68,30 +48,24 @@ class _Phase(Enum):
 class Subtask:
     """One attempt of a subtask, from its registration to its end."""
 
-    def __init__(self, place: SubtaskPlace, parts: SubtaskParts, mailbox: Mailbox | None = None) -> None:
+    def __init__(self, place: SubtaskPlace, ports: SubtaskPorts, mailbox: Mailbox | None = None) -> None:
         """Prepare the attempt; `start` connects.
 
         Everything that happens to this subtask is in the mailbox, in order; None = a new one.
         """
         self._place = place
-        self._parts = parts
-        self._clock = parts.clock
+        self._ports = ports
         self._mailbox = Mailbox() if mailbox is None else mailbox
-        self._exchange = ExchangeWork(place, parts, self._mailbox) if place.job.exchange else None
-        address = "" if self._exchange is None else self._exchange.address
-        self._link = Link(place, parts.transport, parts.clock, self.on_event, address)
+        self._exchange = ExchangeWork(place, ports, self._mailbox) if place.job.exchange else NoExchange(ports)
+        self._link = Link(place, ports.transport, ports.clock, self.on_event, self._exchange.address)
         self._phase = _Phase.REGISTERING
+        self._exchange_phase = ExchangePhase.CONNECTING
+        """The one that was acted on last."""
         self._deploy: Deploy | None = None
-        self._table: TableSpec | None = None
         self._checkpointing: Checkpointing | None = None
-        self._reader: SourceReader | None = None
-        self._waiting: list[SplitProgress] = []
-        self._work: SplitWork | None = None
-        self._requested = False
-        """The first split was requested."""
-        self._written = False
-        """Its writer's last figures were reported."""
-        self._last_heartbeat = self._last_progress = parts.clock.now()
+        self._splits: AssignedSplits | None = None
+        """None before it is deployed, as are the two above."""
+        self._last_heartbeat = self._last_progress = ports.clock.now()
         self._cancel_by = 0.0
         self.outcome = ""
         """`done`, `cancelled` or `failed` once it has ended; empty if it ended with an error."""
@@ -124,22 +98,20 @@ class Subtask:
         """Handle the next item of the mailbox, None where none came within `turn_s`; send a heartbeat if it is due."""
         try:
             self._take(item)
-            if self._exchange is not None and self._phase is _Phase.WORKING:
-                self._exchange_on(self._exchange, idle=item is None)
+            if self._phase is _Phase.WORKING:
+                self._go_on(self._assigned(), idle=item is None)
             self._send_heartbeat()
         except Exception as error:  # noqa: BLE001 - kept, and raised by `run`
             self._fail(error)
 
     def close(self) -> None:
         """Free everything; calling it twice is harmless."""
-        reader, self._reader = self._reader, None
         try:
             if self._checkpointing is not None:
-                self._checkpointing.close()
-            if reader is not None:
-                reader.close()
-            if self._exchange is not None:
-                self._exchange.close()
+                self._checkpointing.store.close()
+            if self._splits is not None:
+                self._splits.close()
+            self._exchange.close()
         finally:
             self._link.close()
 
@@ -147,7 +119,7 @@ class Subtask:
         """Receive from the link, on its thread: handle checkpoint messages at once, post everything else."""
         if isinstance(event, Deploy) and self._checkpointing is None:
             self._deploy = event
-            self._checkpointing = Checkpointing(self._place, event, self._link, self._parts, self._mailbox)
+            self._checkpointing = Checkpointing(self._place, event, self._link, self._ports, self._mailbox)
         if not isinstance(event, CheckpointMessage) or self._checkpointing is None:
             self._mailbox.put_message(event)
             return
@@ -168,18 +140,18 @@ class Subtask:
             return _CANCEL_TURN_S
         if self._phase is _Phase.FINISHING:
             return _FINISH_TURN_S
-        due, longest = None if self._exchange is None else self._exchange.due, self._parts.heartbeat_s
-        return longest if due is None else min(longest, max(0.0, due - self._clock.now()))
+        due, longest = self._exchange.due, self._ports.heartbeat_s
+        return longest if due is None else min(longest, max(0.0, due - self._ports.clock.now()))
 
     @property
     def work(self) -> SplitWork | None:
         """The split that it reads, None if it reads none."""
-        return self._work
+        return None if self._splits is None else self._splits.work
 
     @property
     def is_restoring(self) -> bool:
         """Whether rows of a checkpoint are still read back or written."""
-        return self._exchange is not None and self._exchange.is_restoring
+        return self._exchange.is_restoring
 
     @property
     def gateway(self) -> GatewayPhase | None:
@@ -197,36 +169,33 @@ class Subtask:
             case Cancel():
                 self._abort()
                 self._end("cancelled" if self._phase is not _Phase.FAILED else "failed")
-            case Settled():
+            case AllAcknowledged():
                 self._end("done")
             case Deploy():
                 self._begin(item)
             case _ if isinstance(item, ExchangeItem) and self._phase in {_Phase.REGISTERING, _Phase.WORKING}:
-                self._exchanged().take(item)
+                self._exchange.take(item)
             case _ if self._phase is _Phase.WORKING:
                 self._take_work(item)
             case _:
                 pass
 
     def _take_work(self, item: object) -> None:
+        splits = self._assigned()
         match item:
             case Read():
-                self._take_read(item)
+                splits.take(item)
             case AssignSplits():
-                self._waiting.extend(wire.progress or at_its_beginning(wire.split) for wire in item.splits)
-                self._start_next()
-            case NoMoreSplits() if self._exchange is not None:
-                self._exchange.end_output()
+                splits.add(item.splits)
             case NoMoreSplits():
-                self._done()
+                self._exchange.end_output()
             case FinishEarly():
-                self._finish_early()
+                splits.finish_early()
             case MakePart():
-                self._deployed().make_part(item, self._roll)
-            case MakeExchangePart():
-                self._exchanged().trigger(item, progress=self._roll)
+                self._exchange.trigger(item, self._deployed(), progress=splits.roll)
             case CheckpointEnded():
-                self._exchanged().end_checkpoint(item.checkpoint)
+                self._deployed().store.end(item.checkpoint)
+                self._exchange.end_checkpoint(item.checkpoint)
             case PartWritten():
                 self._deployed().part_written(item)
             case _:
@@ -234,91 +203,40 @@ class Subtask:
 
     def _begin(self, deploy: Deploy) -> None:
         self._phase = _Phase.WORKING
-        self._last_progress = self._clock.now()
-        self._table = unpack_table(deploy.table)
-        self._reader = self._parts.source(deploy.source).reader(deploy.source_task, self._table)
-        self._deployed().start()
-        if self._exchange is not None:
-            self._exchange.begin(deploy, self._table, self._deployed())
-        else:
-            self._send(RequestSplit())
+        self._last_progress = self._ports.clock.now()
+        table, checkpointing = unpack_table(deploy.table), self._deployed()
+        self._splits = AssignedSplits(deploy, table, self._exchange, checkpointing, self._ports, self._mailbox)
+        checkpointing.start()
+        self._exchange.begin(deploy, table, checkpointing)
 
-    def _exchange_on(self, exchange: ExchangeWork, *, idle: bool) -> None:
+    def _go_on(self, splits: AssignedSplits, *, idle: bool) -> None:
         """Do what follows from a change of the exchange: ask for splits, read on, or finish."""
+        exchange = self._exchange
         exchange.check_time()
-        if exchange.is_ready and not self._requested:
-            self._requested = True
-            self._send(RequestSplit())
-        if self._work is None or idle:
+        if exchange.phase is not self._exchange_phase:
+            self._exchange_phase = exchange.phase
+            self._enter(splits)
+        if splits.work is None or idle:
             exchange.flush()
-        if self._work is not None and not exchange.is_full:
-            self._work.read_on()
-        if exchange.has_written and not self._written:
-            # A round is often shorter than the time between two reports, and how uneven it was is seen at its end.
-            self._written = True
-            self._send_progress()
+        if splits.work is not None and not exchange.is_full:
+            splits.work.read_on()
         # `SubtaskDone` passes a closed gateway, and from then on no message about checkpoints opens it any more.
-        if exchange.is_done and not self._deployed().holds_events:
-            self._done()
+        if exchange.phase is ExchangePhase.DONE and not self._deployed().holds_events:
+            self._phase = _Phase.FINISHING
+            self._deployed().send_done()
 
-    def _done(self) -> None:
-        if self._exchange is not None:
+    def _enter(self, splits: AssignedSplits) -> None:
+        if self._exchange_phase is ExchangePhase.RUNNING:
+            splits.request()
+        elif self._exchange.figures is not None:
+            # A round is often shorter than the time between two reports, and how uneven it was is seen at its end.
             self._send_progress()
-        self._phase = _Phase.FINISHING
-        self._deployed().send_done()
 
-    def _exchanged(self) -> ExchangeWork:
-        if self._exchange is None:
-            message = "a subtask without an exchange got a message about one"
+    def _assigned(self) -> AssignedSplits:
+        if self._splits is None:
+            message = "a subtask was to work before it was deployed"
             raise LakewardError(message)
-        return self._exchange
-
-    def _take_read(self, item: Read) -> None:
-        work = self._work
-        if work is None or work.split.split_id != item.split_id:
-            return
-        if item.error is not None:
-            raise work.unreadable(item.error)
-        if item.batch is not None:
-            work.write(item.batch, item.read_s, read_on=self._exchange is None)
-            return
-        self._finish(work)
-
-    def _start_next(self) -> None:
-        deploy, table, reader = self._deploy, self._table, self._reader
-        if self._work is not None or not self._waiting or deploy is None or table is None or reader is None:
-            return
-        progress = self._waiting.pop(0)
-        parts = self._parts
-        if self._exchange is None:
-            writer = split_writer(parts.lake(deploy.lake), deploy, table, progress, parts.clock)
-        else:
-            progress = replace(progress, left_out=None)  # the writers count what they leave out
-            writer = self._exchange.output(progress.split.bucket.bucket)
-        self._work = SplitWork(table, progress, reader, writer, parts.clock, parts.executor, self._mailbox)
-
-    def _finish(self, work: SplitWork, *, ended: bool = True) -> None:
-        result = work.close(ended=ended)
-        self._work = None
-        finish = SplitFinished(result=result, read_bytes=work.size_bytes)
-        self._deployed().finish(finish, work.ended(result))
-        if self._waiting:
-            self._start_next()
-        else:
-            self._send(RequestSplit())
-
-    def _finish_early(self) -> None:
-        self._waiting.clear()
-        if self._work is not None and isinstance(self._work.split, LogSplit):
-            self._finish(self._work, ended=False)
-
-    def _roll(self) -> tuple[SplitProgress, ...]:
-        """Close files that are large enough; return the progress of all splits of this subtask."""
-        begun = (self._work.roll(),) if self._work is not None else ()
-        return (*begun, *self._waiting)
-
-    def _send(self, event: AnyEvent) -> None:
-        self._deployed().send(event)
+        return self._splits
 
     def _deployed(self) -> Checkpointing:
         if self._checkpointing is None:
@@ -331,12 +249,12 @@ class Subtask:
     def _send_heartbeat(self) -> None:
         if self._phase is _Phase.ENDED:
             return
-        now, fence_s = self._clock.now(), self._place.job.fence_s
+        now, fence_s = self._ports.clock.now(), self._place.job.fence_s
         if self._phase is _Phase.REGISTERING:
             self._check_answers(fence_s)
             return
         if self._phase is not _Phase.WORKING or now - self._last_heartbeat >= min(
-            self._parts.heartbeat_s, fence_s / 10
+            self._ports.heartbeat_s, fence_s / 10
         ):
             self._last_heartbeat = now
             self._link.heartbeat()
@@ -345,8 +263,8 @@ class Subtask:
                 self._end("failed")
             return
         self._check_answers(fence_s)
-        if self._work is not None and self._deploy is not None:
-            self._work.check_read(self._deploy.read_timeout_s)
+        if self._splits is not None:
+            self._splits.check_read()
         self._report_progress(now)
 
     def _check_answers(self, fence_s: float) -> None:
@@ -356,14 +274,13 @@ class Subtask:
             raise FencedError(message)
 
     def _report_progress(self, now: float) -> None:
-        deploy, idle = self._deploy, self._work is None and self._exchange is None
+        deploy, idle = self._deploy, self.work is None and self._exchange.figures is None
         if deploy is not None and now - self._last_progress >= deploy.progress_s and not idle:
             self._last_progress = now
             self._send_progress()
 
     def _send_progress(self) -> None:
-        work, exchange = self._work, self._exchange
-        figures = None if exchange is None else exchange.figures
+        work, figures = self.work, self._exchange.figures
         if work is None:
             self._link.send(Progress(split_id="", rows=0, size_bytes=0, offset=0, exchange=figures))
             return
@@ -394,17 +311,15 @@ class Subtask:
             self._link.send(Failed(code=code_of(error), message=in_words(error), permanent=permanent))
         if permanent or isinstance(error, ReadTimeoutError):
             self._phase = _Phase.FAILED
-            self._cancel_by = self._clock.now() + _CANCEL_S
+            self._cancel_by = self._ports.clock.now() + _CANCEL_S
         else:
             self._end("")
         self._abort()
 
     def _abort(self) -> None:
-        work, self._work = self._work, None
-        if work is not None:
-            work.abort()
-        if self._exchange is not None:
-            self._exchange.abort()
+        if self._splits is not None:
+            self._splits.abort()
+        self._exchange.abort()
 
     def _end(self, outcome: str) -> None:
         self._phase = _Phase.ENDED

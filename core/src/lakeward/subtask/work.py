@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import structs
 
 from lakeward.errors import ReadTimeoutError
 from lakeward.model.checkpoints import SplitProgress
 from lakeward.model.results import WriteResult
-from lakeward.model.splits import LogSplit, SnapshotSplit, Split
+from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.tables import TIMESTAMP_COLUMN
 from lakeward.subtask.reading import SplitReading
 from lakeward.subtask.row_account import RowAccount
 from lakeward.subtask.row_errors import UNFIT, naming_rows, unreadable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lakeward.model.tables import TableSpec
     from lakeward.ports import Clock, Executor, LakeWriter, SourceBatch, SourceReader
     from lakeward.subtask.mailbox import Mailbox
@@ -25,10 +27,26 @@ if TYPE_CHECKING:
 _US_PER_MS = 1000
 
 
-def at_its_beginning(split: Split) -> SplitProgress:
-    """Return the progress of a split of which nothing is read."""
-    start, empty = (split.start, 0) if isinstance(split, LogSplit) else (0, None)
-    return SplitProgress(split, start, (), 0, -1, left_out=0, empty_offsets=empty)
+class _Seconds:
+    """How long a split takes, by phase: reading, decoding, the writer's own, and waiting."""
+
+    def __init__(self, clock: Clock, before: Mapping[str, float]) -> None:
+        self._clock = clock
+        self._before = before
+        """Of earlier tries."""
+        self._started = clock.now()
+        self._read_s = self._decode_s = 0.0
+
+    def add_read(self, read_s: float, decode_s: float) -> None:
+        """Add a read; `read_s` includes its decoding."""
+        self._read_s += read_s - decode_s
+        self._decode_s += decode_s
+
+    def by_phase(self, of_writer: Mapping[str, float]) -> dict[str, float]:
+        """Return the seconds of all tries."""
+        here = {**of_writer, "read": self._read_s, "decode": self._decode_s}
+        here["wait"] = max(0.0, self._clock.now() - self._started - sum(here.values()))
+        return {phase: self._before.get(phase, 0.0) + here.get(phase, 0.0) for phase in {**self._before, **here}}
 
 
 class SplitWork:
@@ -44,7 +62,7 @@ class SplitWork:
         executor: Executor,
         mailbox: Mailbox,
     ) -> None:
-        """Start reading at the split's progress: `at_its_beginning`, or that in a checkpoint.
+        """Start reading at the split's progress: `SplitProgress.beginning`, or that in a checkpoint.
 
         The writer is fresh, of this split and this progress. The executor runs the reads; batches are posted in the
         mailbox.
@@ -53,19 +71,13 @@ class SplitWork:
         self.rows = progress.rows
         self.size_bytes = 0
         self.next_offset = progress.position if isinstance(self.split, LogSplit) else 0
-        self._position = progress.position
-        self._before = progress
-        self._flushed = progress
-        self._recorded = progress
+        self._before = self._flushed = progress
         self._table = table
         self._account = RowAccount(table, progress)
         self._writer = writer
-        self._clock = clock
-        self._started = clock.now()
+        self._seconds = _Seconds(clock, progress.timings_s)
         self._not_read = 0
         """Batches that were written, and in whose place nothing was read yet."""
-        self._read_s = 0.0
-        self._decode_s = 0.0
         self._max_timestamp_ms = progress.max_timestamp_ms
         self._reading = SplitReading(self.split, reader, clock, executor, mailbox, progress.position)
 
@@ -82,10 +94,10 @@ class SplitWork:
             )
             raise ReadTimeoutError(message)
 
-    def write(self, batch: SourceBatch, read_s: float, *, read_on: bool = True) -> None:
+    def write(self, batch: SourceBatch, read_s: float) -> None:
         """Write the next records; reading them took `read_s` seconds, with their decoding.
 
-        With `read_on`, another batch may be read in their place; else `read_on` is to be called later.
+        Another batch is read in their place once `read_on` is called.
 
         Raises:
             LogGapError: offsets are missing.
@@ -101,13 +113,9 @@ class SplitWork:
         self.rows += records.num_rows
         self.size_bytes += records.nbytes
         self.next_offset = batch.next_offset
-        self._position = batch.next_offset if isinstance(self.split, LogSplit) else self._position + records.num_rows
-        self._read_s += read_s - batch.decode_s
-        self._decode_s += batch.decode_s
+        self._seconds.add_read(read_s, batch.decode_s)
         self._note_flushed()
         self._not_read += 1
-        if read_on:
-            self.read_on()
 
     def read_on(self) -> None:
         """Let as many batches be read as were written."""
@@ -117,24 +125,20 @@ class SplitWork:
 
     def unreadable(self, error: Exception) -> Exception:
         """Translate an exception of the reader: a value that cannot be decoded becomes an error of its row."""
-        return unreadable(self._table, self.split, self._position, error) if isinstance(error, UNFIT) else error
+        return unreadable(self._table, self.split, self._account.position, error) if isinstance(error, UNFIT) else error
 
     def roll(self) -> SplitProgress:
-        """Prepare a checkpoint: close files that are large enough, and record the split's progress, which is returned.
+        """Prepare a checkpoint: close files that are large enough, and return the split's progress.
 
         Takes as long as closing a file takes, so it is done while no gateway is closed.
         """
         if isinstance(self.split, SnapshotSplit) and self.split.live:
-            return self._recorded  # the next read would return its rows in another order, as of another moment
+            return self._before  # the next read would return its rows in another order, as of another moment
         with naming_rows(self._table, self.split):
             files = self._writer.roll()
         self._note_flushed()
-        self._recorded = replace(self._flushed, files=files, timings_s=self._timings_s())
-        return self._recorded
-
-    def progress(self) -> SplitProgress:
-        """Return the progress at the last `roll`, or at the start. Cheap."""
-        return self._recorded
+        timings_s = self._seconds.by_phase(self._writer.timings_s)
+        return structs.replace(self._flushed, files=files, timings_s=timings_s)
 
     def close(self, *, ended: bool = True) -> WriteResult:
         """Stop reading, close all files; return what was written, including earlier tries.
@@ -159,7 +163,7 @@ class SplitWork:
             max_timestamp_ms=self._max_timestamp_ms,
             rows=self.rows,
             files=files,
-            timings_s=self._timings_s(),
+            timings_s=self._seconds.by_phase(self._writer.timings_s),
             left_out=self._account.left_out(self._writer.left_out),
             empty_offsets=self._account.empty_offsets,
         )
@@ -178,19 +182,13 @@ class SplitWork:
         if self._writer.all_rows_flushed:
             self._flushed = SplitProgress(
                 self.split,
-                self._position,
+                self._account.position,
                 (),
                 self.rows,
                 self._max_timestamp_ms,
                 left_out=self._account.left_out(self._writer.left_out),
                 empty_offsets=self._account.empty_offsets,
             )
-
-    def _timings_s(self) -> dict[str, float]:
-        timings = self._writer.timings_s | {"read": self._read_s, "decode": self._decode_s}
-        timings["wait"] = max(0.0, self._clock.now() - self._started - sum(timings.values()))
-        before = self._before.timings_s
-        return {phase: before.get(phase, 0.0) + timings.get(phase, 0.0) for phase in before | timings}
 
     def _end_offset(self) -> int:
         if isinstance(self.split, LogSplit):

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from lakeward.subtask.fan_out import FanOutWriter
+from lakeward.subtask.fan_out.dividing import RowDivider
+from lakeward.subtask.fan_out.files import PartitionFiles
+from lakeward.subtask.fan_out.writer import FanOutLimits, SplitFanOut
 
 if TYPE_CHECKING:
     from lakeward.hooks.plugins import LakePlugin, PartitioningLakePlugin
     from lakeward.model.checkpoints import SplitProgress
     from lakeward.model.events import Deploy
-    from lakeward.model.results import LakeFile
     from lakeward.model.tables import TableSpec
     from lakeward.ports import Clock, LakeWriter
+    from lakeward.subtask.fan_out.files import PartitionWriters
 
 
 def split_writer(
@@ -24,21 +26,19 @@ def split_writer(
         return lake.writer(deploy.lake_task, table, split, deploy.attempt, progress)
     # The configuration was refused where the lake has not these (`check_partitioned_tables`).
     partitioning = cast("PartitioningLakePlugin", lake)
+    partitioner = partitioning.partitioner(deploy.lake_task, table)
+    moves_rows = bool(table.outside_key(table.lake_partition))
+    return SplitFanOut(
+        RowDivider(partitioner, table, bucket=split.bucket.bucket, deletes_old_row=moves_rows),
+        PartitionFiles(partition_writers(partitioning, deploy, table), split.split_id, partitioner, progress.files),
+        FanOutLimits(deploy.open_files, deploy.open_rows_bytes, deploy.write_memory_bytes),
+        clock.now,
+    )
 
-    def writer(partition: bytes, name: str, before: tuple[LakeFile, ...], memory_bytes: int) -> LakeWriter:
-        task, attempt = deploy.lake_task, deploy.attempt
-        return partitioning.partition_writer(task, table, partition, name, attempt, before, memory_bytes)
 
-    return FanOutWriter(
-        partitioning.partitioner(deploy.lake_task, table),
-        writer,
-        split.split_id,
-        progress.files,
-        table=table,
-        open_files=deploy.open_files,
-        open_rows_bytes=deploy.open_rows_bytes,
-        memory_bytes=deploy.write_memory_bytes,
-        bucket=split.bucket.bucket,
-        deletes_old_row=bool(table.outside_key(table.lake_partition)),
-        now=clock.now,
+def partition_writers(lake: PartitioningLakePlugin, deploy: Deploy, table: TableSpec) -> PartitionWriters:
+    """Return what makes the writers of single partitions."""
+    task, attempt = deploy.lake_task, deploy.attempt
+    return lambda partition, name, before, memory_bytes: lake.partition_writer(
+        task, table, partition, name, attempt, before, memory_bytes
     )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from lakeward.errors import CorruptFileError, StorageError
 from lakeward.model.checkpoints import CheckpointState, LeaseCopy
@@ -258,7 +258,7 @@ class CheckpointStoreConformance(CheckpointRowsConformance):
         """A zombie writes the file of its attempt once more, as large as before."""
         ref = write_checkpoint(store, reference()).ref
         (progress,) = subtask_snapshot().progress
-        store.write_part(ref, replace(subtask_snapshot(), progress=(replace(progress, position=1235),)))
+        store.write_part(ref, structs.replace(subtask_snapshot(), progress=(structs.replace(progress, position=1235),)))
 
         with expect_error(
             CorruptFileError,

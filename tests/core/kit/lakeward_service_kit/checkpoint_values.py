@@ -18,8 +18,7 @@ from lakeward.model.checkpoints import (
     SubtaskSnapshot,
 )
 from lakeward.model.exchange import ChannelState, ExchangeState, OpenRows, Segment, Side
-from lakeward.model.finishes import SplitFinished
-from lakeward.model.identity import Incarnation, RoundId
+from lakeward.model.identity import Incarnation
 from lakeward.model.results import LakeFile, WriteResult
 from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.tables import TableBucket, TablePath
@@ -51,9 +50,9 @@ def reference(number: int = 1, start: Incarnation = FIRST, table_id: int = 7, ep
 
 def round_snapshot(ref: CheckpointRef) -> RoundSnapshot:
     """Make the coordinator's part of a checkpoint."""
-    round_id = RoundId(Incarnation.parse(ref.incarnation), ref.table_id, ref.epoch, 1)
     return RoundSnapshot(
-        round_id=round_id,
+        incarnation=ref.incarnation,
+        number=1,
         path=PATH,
         table_id=ref.table_id,
         epoch=ref.epoch,
@@ -62,17 +61,17 @@ def round_snapshot(ref: CheckpointRef) -> RoundSnapshot:
         base_commit=None,
         step=2,
         splits=(LOG, SNAPSHOT),
-        before={BUCKETS[0]: 100, BUCKETS[1]: 0},
+        before=((BUCKETS[0], 100), (BUCKETS[1], 0)),
         behind=True,
         finished=(_result("7-0-log-0", rows=100),),
-        committed=frozenset({"w/a.parquet", "w/b.parquet"}),
+        committed=("w/a.parquet", "w/b.parquet"),
         progress=(SplitProgress(LOG, 250, (_file(),), 150, 1_700_000_000_000, {"read": 0.25}),),
     )
 
 
 def subtask_snapshot(subtask: int = 0, attempt: int = 1) -> SubtaskSnapshot:
     """Make a subtask's part."""
-    blocked = BlockedEvent(Origin(1, subtask, attempt, 4), SplitFinished(result=_result(LOG.split_id, rows=800)))
+    blocked = BlockedEvent(Origin(1, subtask, attempt, 4), _result(LOG.split_id, rows=800))
     progress = SplitProgress(SNAPSHOT, 1234, (_file(), _file()), 1234, -1)
     return SubtaskSnapshot(subtask, attempt, (progress,), (blocked,))
 

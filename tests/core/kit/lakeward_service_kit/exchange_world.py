@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from lakeward.machines.transport.channel import Channel, ChannelKey
+from lakeward.model.checkpoints import SplitProgress
 from lakeward.model.events import (
     DATA_EVENTS,
     AckCheckpoint,
@@ -28,9 +29,7 @@ from lakeward.model.events import (
     Register,
     RequestSplit,
     TriggerCheckpoint,
-    WireSplit,
     WriterFinished,
-    wire_split,
 )
 from lakeward.model.jobs import JobSpec, SubtaskPlace
 from lakeward.model.partitioning import PartitionField
@@ -40,8 +39,11 @@ from lakeward.model.wire import pack_table
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
 from lakeward.storage.spill import LOCAL_DISK
+from lakeward.subtask.exchange.exchange_work import ExchangeWork
+from lakeward.subtask.exchange.phase import ExchangePhase
 from lakeward.subtask.mailbox import Mailbox
-from lakeward.subtask.parts import LIMITS, OutputLimits, SubtaskParts
+from lakeward.subtask.part_store import CheckpointPart
+from lakeward.subtask.ports import LIMITS, OutputLimits, SubtaskPorts
 from lakeward.subtask.subtask import Subtask
 from lakeward_service_kit.checkpoint_values import reference
 from lakeward_service_kit.exchange import MemoryExchange
@@ -169,7 +171,7 @@ class Member:
         self.receiver: Receiver | None = None
         self._channel = Channel(ChannelKey("svc/1-1-1", 1, number, number + 1 + 10 * world.count), "down")
         self.mailbox, self.executor = Mailbox(world.posted.set), Executor()
-        parts = SubtaskParts(
+        parts = SubtaskPorts(
             transport=cast("Any", self),
             executor=cast("Any", self.executor),
             clock=world.clock,
@@ -186,6 +188,17 @@ class Member:
         )
         self.subtask = Subtask(SubtaskPlace(job, number, 0), parts, self.mailbox)
         self.subtask.start()
+
+    @property
+    def exchange(self) -> ExchangeWork:
+        found = self.subtask._exchange
+        assert isinstance(found, ExchangeWork)
+        return found
+
+    @property
+    def parts_to_store(self) -> list[CheckpointPart]:
+        assert self.subtask._checkpointing is not None
+        return self.subtask._checkpointing.store._waiting
 
     def connect(self, address: Address, first: Envelope, receiver: Receiver, *, after_s: float) -> Member:
         self.receiver = receiver
@@ -290,7 +303,7 @@ class ExchangeWorld:
                 member.subtask.turn(None)
         self.turn()
 
-    def assign(self, splits: list[WireSplit]) -> None:
+    def assign(self, splits: list[SplitProgress]) -> None:
         for number, split in enumerate(splits):
             self.members[number % self.count].tell(AssignSplits(splits=[split]))
 
@@ -326,9 +339,7 @@ class ExchangeWorld:
         states = [member.told(WriterFinished)[0].state for member in self.members]
         for member in self.members:
             member.tell(Heartbeat(acked=sum(isinstance(event, DATA_EVENTS) for event in member.sent)))
-        self.until(
-            lambda: all(member.subtask._exchange and member.subtask._exchange.is_done for member in self.members)
-        )
+        self.until(lambda: all(member.exchange.phase is ExchangePhase.DONE for member in self.members))
         self.idle()
         assert [member.subtask.outcome for member in self.members] == ["done"] * self.count
         return states
@@ -339,9 +350,9 @@ class ExchangeWorld:
             member.subtask.close()
 
 
-def splits() -> list[WireSplit]:
+def splits() -> list[SplitProgress]:
     """A split for each bucket."""
-    return [wire_split(LogSplit(f"s{b}", TableBucket(7, None, b), (), 0, ROWS)) for b in range(BUCKETS)]
+    return [SplitProgress.beginning(LogSplit(f"s{b}", TableBucket(7, None, b), (), 0, ROWS)) for b in range(BUCKETS)]
 
 
 def rows_of(states: list[ExchangeState]) -> list[int]:

@@ -126,7 +126,7 @@ class Member:
         number = self.told(TriggerCheckpoint)[-1].checkpoint
         snapshot = SubtaskSnapshot(self.subtask, self.key.task_attempt, progress, (), state)
         part = self.world.store.write_part(replace(self.world.ref, number=number), snapshot)
-        self.say(Open(checkpoint=number), AckCheckpoint.of(number, part, snapshot))
+        self.say(Open(checkpoint=number), AckCheckpoint(checkpoint=number, part=part, snapshot=snapshot))
 
 
 @dataclass

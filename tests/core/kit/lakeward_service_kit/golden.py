@@ -10,12 +10,11 @@ from typing import Any
 
 import msgspec
 
-from lakeward.model.checkpoints import CheckpointRef, LeaseCopy
+from lakeward.model.checkpoints import CheckpointRef, LeaseCopy, RoundSnapshot, SubtaskSnapshot
 from lakeward.model.status import ServiceReport
 from lakeward.observe import control
 from lakeward.storage import binding_files, commit_records, round_history, round_journal, service_state
 from lakeward.storage.checkpoint_format import Head
-from lakeward.storage.snapshot_records import StoredRound, StoredSubtask
 from lakeward_service_kit.stored_values import STORED
 
 GOLDEN = Path(__file__).parents[2] / "storage" / "golden"
@@ -26,10 +25,10 @@ FORMATS: dict[str, type] = {
     "journal": round_journal._Body,
     "committed": commit_records._Body,
     "_metadata: files": Head,
-    "_metadata: round": StoredRound,
+    "_metadata: round": RoundSnapshot,
     "_metadata: lease": LeaseCopy,
     "part: checkpoint": CheckpointRef,
-    "part: subtask": StoredSubtask,
+    "part: subtask": SubtaskSnapshot,
     "rounds.jsonl": round_history._Line,
     "bindings.json": binding_files._Document,
     "control.json": control._Document,

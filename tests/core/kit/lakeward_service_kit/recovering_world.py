@@ -6,15 +6,16 @@ import shutil
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lakeward.model.events import Connected, DeployRecovery, WireSplit
+from lakeward.model.events import Connected, DeployRecovery
 from lakeward.model.exchange import ExchangeFigures, ExchangeState, Side
-from lakeward.subtask.parts import OutputLimits
+from lakeward.subtask.ports import OutputLimits
 from lakeward_service_kit.exchange_world import ExchangeWorld, splits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from lakeward.model.checkpoints import SplitProgress
     from lakeward.model.tables import TableSpec
 
 narrow = partial(ExchangeWorld, limits=OutputLimits(window_bytes=1, gathered_bytes=2000))
@@ -33,8 +34,7 @@ def spilled(folder: Path) -> list[Path]:
 
 
 def figures(world: ExchangeWorld) -> list[ExchangeFigures]:
-    works = [member.subtask._exchange for member in world.members]
-    return [work.figures for work in works if work is not None]
+    return [member.exchange.figures for member in world.members]
 
 
 def hold_disks(world: ExchangeWorld) -> None:
@@ -53,10 +53,10 @@ class Checkpoint:
 
     def __init__(self, world: ExchangeWorld, number: int) -> None:
         found = world.acks(number)
-        self.states = [ack.exchange for ack in found if ack.exchange is not None]
-        done = {blocked.event.result.split_id for ack in found for blocked in ack.blocked}
-        going_on = [wire for ack in found for wire in ack.splits]
-        self.splits: list[WireSplit] = [wire for wire in going_on if wire.split.split_id not in done]
+        self.states = [ack.snapshot.exchange for ack in found if ack.snapshot.exchange is not None]
+        done = {blocked.result.split_id for ack in found for blocked in ack.snapshot.blocked}
+        going_on = [wire for ack in found for wire in ack.snapshot.progress]
+        self.splits: list[SplitProgress] = [wire for wire in going_on if wire.split.split_id not in done]
 
 
 _KILLED: dict[Path, Checkpoint] = {}

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from lakeward.machines.checkpoints.gateway import AbortFor, CloseFor, Gateway, MessageReceived, OpenFor, Pass
 from lakeward.model.checkpoints import Origin, SplitProgress, SubtaskSnapshot
 from lakeward.model.events import (
@@ -35,12 +37,11 @@ from lakeward.model.events import (
 )
 from lakeward.model.exchange import ExchangeState
 from lakeward.model.results import LakeFile, WriteResult
-from lakeward.model.splits import LogSplit
 from lakeward.model.wire import unpack_table
-from lakeward.subtask.link import Link, LostCoordinator, Settled
+from lakeward.subtask.link import AllAcknowledged, Link, LostCoordinator
 from lakeward.subtask.mailbox import Mailbox
 from lakeward.subtask.reading import Read, SplitReading
-from lakeward.subtask.run import real_parts
+from lakeward.subtask.run import real_ports
 from lakeward_service_kit.checkpoint_values import batches
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class StandInGang:
 
 class _StandIn:
     def __init__(self, gang: StandInGang, place: SubtaskPlace) -> None:
-        self._gang, self._place, self._parts = gang, place, real_parts()
+        self._gang, self._place, self._parts = gang, place, real_ports()
         self._mailbox = Mailbox()
         self._link = Link(place, self._parts.transport, self._parts.clock, self._mailbox.put_message)
         self._gateway = Gateway()
@@ -103,19 +104,16 @@ class _StandIn:
             self._link.close()
         return self._outcome
 
-    def _take(self, item: object) -> None:  # noqa: C901, PLR0912 - one case for each message
+    def _take(self, item: object) -> None:  # noqa: C901 - one case for each message
         match item:
             case Deploy():
                 self._begin(item)
             case Cancel() | LostCoordinator():
                 self._outcome = "cancelled"
-            case Settled():
+            case AllAcknowledged():
                 self._outcome = "done"
             case AssignSplits():
-                for wire in item.splits:
-                    start = wire.split.start if isinstance(wire.split, LogSplit) else 0
-                    fresh = SplitProgress(wire.split, start, (), 0, -1, empty_offsets=0)
-                    self._waiting.append(wire.progress or fresh)
+                self._waiting.extend(item.splits)
                 self._read_next()
             case Read():
                 self._take_read(item)
@@ -175,7 +173,7 @@ class _StandIn:
         rows = item.batch.records.num_rows
         self._open_writer().write(item.batch)
         self._rows += rows
-        self._now = replace(self._now, position=item.batch.next_offset, rows=self._now.rows + rows)
+        self._now = structs.replace(self._now, position=item.batch.next_offset, rows=self._now.rows + rows)
         self._reading.taken()
 
     def _open_writer(self) -> LakeWriter:
@@ -234,7 +232,7 @@ class _StandIn:
         part = store.write_part(ref, snapshot)
         self._step(OpenFor(trigger.checkpoint))
         self._link.send(Open(checkpoint=trigger.checkpoint))
-        self._link.send(AckCheckpoint.of(trigger.checkpoint, part, snapshot))
+        self._link.send(AckCheckpoint(checkpoint=trigger.checkpoint, part=part, snapshot=snapshot))
 
     def _send(self, event: AnyEvent) -> None:
         self._step(MessageReceived(event))

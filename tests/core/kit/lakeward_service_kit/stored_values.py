@@ -23,7 +23,6 @@ from lakeward.model.checkpoints import (
     SubtaskSnapshot,
 )
 from lakeward.model.exchange import ChannelState, ExchangeState, KeptRows, OpenRows, Segment, Side
-from lakeward.model.finishes import SplitFinished
 from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.results import LakeFile, WriteResult
 from lakeward.model.round_record import RoundRecord
@@ -74,8 +73,8 @@ PROGRESS = (
     SplitProgress(LIVE, 0, (), 0, -1),
 )
 BLOCKED = (
-    BlockedEvent(Origin(1, 0, 2, 4), SplitFinished(result=DONE)),
-    BlockedEvent(Origin(2, 1, 3, 5), SplitFinished(result=DONE, origin=Origin(1, 0, 1, 9))),
+    BlockedEvent(Origin(1, 0, 2, 4), DONE),
+    BlockedEvent(Origin(2, 1, 3, 5), DONE, event_origin=Origin(1, 0, 1, 9)),
 )
 SEGMENTS = tuple(Segment(f"svc/{START}/7-3/segments/2-0-1-{number}.arrow", 5, 1352, 3060327600) for number in range(3))
 WITHOUT_EXCHANGE = SubtaskSnapshot(0, 1, PROGRESS, BLOCKED)
@@ -92,11 +91,12 @@ EXCHANGE = ExchangeState(
 )
 SHARE = structs.replace(SEGMENTS[0], kept=KeptRows(32, 64, 2, 3))
 WITH_EXCHANGE = SubtaskSnapshot(0, 1, PROGRESS[:1], (), EXCHANGE)
-WITH_SHARES = replace(
+WITH_SHARES = structs.replace(
     WITH_EXCHANGE, exchange=structs.replace(EXCHANGE, channels=(ChannelState(1, 0, Side.OUT, SHARE),))
 )
 ROUND = RoundSnapshot(
-    round_id=RoundId(START, 7, 3, 1),
+    incarnation=str(START),
+    number=1,
     path=PATH,
     table_id=7,
     epoch=3,
@@ -105,16 +105,16 @@ ROUND = RoundSnapshot(
     base_commit=2**61,
     step=2,
     splits=(LOG, SNAPSHOT, LIVE),
-    before={PLAIN: 100, PARTITIONED: 0},
+    before=((PLAIN, 100), (PARTITIONED, 0)),
     behind=True,
     finished=(DONE,),
-    committed=frozenset({"w/data/a.parquet", "w/data/b.parquet"}),
+    committed=("w/data/a.parquet", "w/data/b.parquet"),
     progress=PROGRESS[:1],
 )
 METADATA = Metadata(Head(REF, PATH, MS, (PartFile(0, 1, "part-0-1", 455, 4711),)), ROUND, None)
 WITH_LEASE = replace(
     METADATA,
-    coordinator=replace(ROUND, layout=("bucket(3, id)", "name")),
+    coordinator=structs.replace(ROUND, layout=("bucket(3, id)", "name")),
     lease=LeaseCopy("fluss", f"{START}-1", b"\x00lease\xff"),
 )
 STATE = ServiceState(

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from lakeward.model.events import AckCheckpoint, Connected, SubtaskDone, WriterFinished
 from lakeward.model.exchange import Barrier, Side
 from lakeward.subtask import run
-from lakeward.subtask.parts import OutputLimits
+from lakeward.subtask.ports import OutputLimits
 from lakeward_faulty.points import reached
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         SubtaskExchange,
         Transport,
     )
-    from lakeward.subtask.parts import SubtaskParts
+    from lakeward.subtask.ports import SubtaskPorts
 
 _LIMITS = OutputLimits(window_bytes=512, gathered_rows=40)
 _SENT = {AckCheckpoint: "acknowledged", WriterFinished: "files-closed", SubtaskDone: "done"}
@@ -52,16 +52,16 @@ _SENT = {AckCheckpoint: "acknowledged", WriterFinished: "files-closed", SubtaskD
 
 def watch_subtasks() -> None:
     """Give the subtasks of this process that exchange rows these ports."""
-    real = run.real_parts
+    real = run.real_ports
     if not isinstance(real, _PartsOf):
-        run.real_parts = _PartsOf(real)
+        run.real_ports = _PartsOf(real)
 
 
 class _PartsOf:
-    def __init__(self, real: Callable[[SubtaskPlace | None], SubtaskParts]) -> None:
+    def __init__(self, real: Callable[[SubtaskPlace | None], SubtaskPorts]) -> None:
         self._real = real
 
-    def __call__(self, place: SubtaskPlace | None = None) -> SubtaskParts:
+    def __call__(self, place: SubtaskPlace | None = None) -> SubtaskPorts:
         parts = self._real(place)
         if place is None or not place.job.exchange:
             return parts

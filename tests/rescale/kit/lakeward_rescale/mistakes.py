@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lakeward.subtask.exchange.routing import Routing
-from lakeward.subtask.fan_out import FanOutWriter
+from lakeward.subtask.fan_out.writer import ExchangeFanOut
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,12 +31,12 @@ def _keeps_rows_of_others() -> None:
 
 def _forgets_open_rows() -> None:
     """Leave the newest rows of open files out of checkpoints."""
-    take = FanOutWriter.take_unsaved
+    take = ExchangeFanOut.take_unsaved
 
-    def forgetful(self: FanOutWriter, partition: bytes) -> list[pa.RecordBatch]:
+    def forgetful(self: ExchangeFanOut, partition: bytes) -> list[pa.RecordBatch]:
         return take(self, partition)[:-1]
 
-    setattr(FanOutWriter, "take_unsaved", forgetful)  # noqa: B010 - the mistake
+    setattr(ExchangeFanOut, "take_unsaved", forgetful)  # noqa: B010 - the mistake
 
 
 MISTAKES: dict[str, Callable[[], None]] = {

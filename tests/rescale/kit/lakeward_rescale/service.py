@@ -131,7 +131,7 @@ def _account(coordinator: RoundSnapshot, subtasks: Sequence[SubtaskSnapshot]) ->
     splits = {one.split.split_id: one.rows for one in coordinator.progress}
     for part in subtasks:
         splits |= {one.split.split_id: one.rows for one in part.progress}
-        splits |= {one.event.result.split_id: one.event.result.rows for one in part.blocked}
+        splits |= {one.result.split_id: one.result.rows for one in part.blocked}
     splits |= {result.split_id: result.rows for result in coordinator.finished}
     states = [part.exchange for part in subtasks if part.exchange is not None]
     files = sum(file.rows for state in states for file in state.files if file.kind == "data")

@@ -13,10 +13,10 @@ from lakeward.observe.logs import setup_logs
 from lakeward.ports import SourceBatch
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
-from lakeward.subtask import fan_out
 from lakeward.subtask.exchange.recovering import RowsRecovery
-from lakeward.subtask.parts import OutputLimits
-from lakeward.subtask.run import real_parts
+from lakeward.subtask.fan_out import writer
+from lakeward.subtask.ports import OutputLimits
+from lakeward.subtask.run import real_ports
 from lakeward.subtask.subtask import Subtask
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
 from lakeward_rescale.mistakes import MISTAKES
@@ -45,10 +45,10 @@ _LOOK_S = 0.05
 def run(place: SubtaskPlace, directory: Path, scenario: Scenario) -> str:
     """Do the work of one task; see `lakeward.subtask.run.run_subtask`."""
     setup_logs("text", "info")
-    fan_out.GATHERED_BYTES = scenario.divided_bytes
+    writer.GATHERED_BYTES = scenario.divided_bytes
     MISTAKES[scenario.mistake]()
     notes = Notes(directory)
-    parts = real_parts(place)
+    parts = real_ports(place)
     slow = SlowLakePlugin(directory, scenario.slow_s * place.job.subtasks / scenario.rows)
     who = {"table": place.job.pool.rpartition(".")[2], "launch": place.job.job_attempt, "subtask": place.subtask}
     _note_kept(notes, who)
@@ -179,14 +179,14 @@ class _Piecewise:
 
 def _note_kept(notes: Notes, who: dict[str, object]) -> None:
     """Say how much of the spill the part of a checkpoint holds that is taken in a recovery."""
-    keep = RowsRecovery.keep
+    keep = RowsRecovery.rest
 
     def noting(self: RowsRecovery, checkpoint: int) -> RecoveredRest | None:
         kept = keep(self, checkpoint)
         notes.note("kept", **who, number=checkpoint, spill_bytes=0 if kept is None else kept.spill_bytes)
         return kept
 
-    setattr(RowsRecovery, "keep", noting)  # noqa: B010 - in this process alone
+    setattr(RowsRecovery, "rest", noting)  # noqa: B010 - in this process alone
 
 
 class NotingFiles(CheckpointFiles):

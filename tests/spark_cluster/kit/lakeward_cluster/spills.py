@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeward.storage.checkpoint_store import CheckpointFiles
-from lakeward.subtask import fan_out
 from lakeward.subtask.exchange.recovering import RowsRecovery
+from lakeward.subtask.fan_out import writer
 from lakeward_faulty import exchange
 from lakeward_faulty.points import FAULTS, note, reached
 from lakeward_faulty.source import FaultySourcePlugin
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lakeward_source_embedded.plugin import EmbeddedOptions
 
 SPILLED, RECOVERED = "spilled", "recovered"
-_keep, _write_part = RowsRecovery.keep, CheckpointFiles.write_part
+_keep, _write_part = RowsRecovery.rest, CheckpointFiles.write_part
 _held: dict[int, int] = {}
 """Of this Python worker, which runs one task at a time: by checkpoint."""
 
@@ -40,9 +40,9 @@ def watch_spills() -> None:
     Each batch goes to the lake at once, which the point `each-write` makes slow, and what is restored is spilled in
     pieces of a few rows: so a recovery lasts.
     """
-    fan_out.GATHERED_BYTES = fan_out.HELD_BYTES = 1
+    writer.GATHERED_BYTES = writer.HELD_BYTES = 1
     exchange._LIMITS = replace(exchange._LIMITS, restored_bytes=500)
-    RowsRecovery.keep = keep  # type: ignore[method-assign]
+    RowsRecovery.rest = keep  # type: ignore[method-assign]
     CheckpointFiles.write_part = write_part  # type: ignore[method-assign]
 
 

@@ -47,11 +47,11 @@ class CheckpointContents:
         blocked: dict[str, BlockedEvent] = {}
         for part in parts:
             for one in part.blocked:
-                if one.event.result.split_id not in finished:
-                    blocked.setdefault(one.event.result.split_id, one)
+                if one.result.split_id not in finished:
+                    blocked.setdefault(one.result.split_id, one)
         exchange = tuple(part.exchange for part in parts if part.exchange is not None)
         if exchange:
-            finished |= {split_id: one.event.result for split_id, one in blocked.items()}
+            finished |= {split_id: one.result for split_id, one in blocked.items()}
             blocked = {}
         done = finished.keys() | blocked.keys()
         every = (*coordinator.progress, *(one for part in parts for one in part.progress))
@@ -60,7 +60,7 @@ class CheckpointContents:
 
     def results(self) -> Mapping[str, WriteResult]:
         """Return the results of all finished splits, whether the coordinator had accepted them or not."""
-        return {**self.finished, **{split_id: one.event.result for split_id, one in self.blocked.items()}}
+        return {**self.finished, **{split_id: one.result for split_id, one in self.blocked.items()}}
 
     def paths(self) -> frozenset[str]:
         """Return the paths of all files that the checkpoint needs."""
@@ -91,7 +91,7 @@ class CheckpointContents:
         """Return the round's splits, and the snapshots that are still to be read."""
         done = self.results()
         snapshots = snapshots_of(split for split in self.round.splits if split.split_id not in done)
-        return Enumeration(self.round.splits, self.round.before, snapshots, self.round.behind)
+        return Enumeration(self.round.splits, dict(self.round.before), snapshots, self.round.behind)
 
     def offsets(self) -> Mapping[TableBucket, int]:
         """Return each bucket's offset in a commit of this checkpoint: after its finished splits and its log position.

@@ -236,7 +236,7 @@ class Restorer:
         if wrong:
             return wrong
         commit = head.commit if head is not None else None
-        done, step = state.round.committed, state.round.step
+        done, step = frozenset(state.round.committed), state.round.step
         if commit is not None and commit.snapshot_id != state.round.base_commit:
             # A step was committed from this checkpoint or an earlier one, and the service died before it recorded that.
             done, step = done | self._lake.referenced(table.path, state.paths()), (commit.step or 0) + 1

@@ -10,6 +10,7 @@ from lakeward.coordinator.workers.log_fields import fields_of_round
 from lakeward.errors import UsageError
 from lakeward.model.checkpoints import RoundSnapshot
 from lakeward.model.results import sum_timings
+from lakeward.model.tables import in_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -203,7 +204,8 @@ class RoundFacts:
         """
         context = self.started("take a checkpoint of")
         return RoundSnapshot(
-            round_id=self.round_id,
+            incarnation=str(self.round_id.incarnation),
+            number=self.round_id.number,
             path=self.assignment.path,
             table_id=self.assignment.table_id,
             epoch=self.assignment.epoch,
@@ -212,10 +214,10 @@ class RoundFacts:
             base_commit=self.base_commit,
             step=self.step,
             splits=context.enumeration.splits,
-            before=context.enumeration.offsets,
+            before=in_order(context.enumeration.offsets),
             behind=context.enumeration.behind,
             finished=progress.finished(),
-            committed=self.in_lake,
+            committed=tuple(sorted(self.in_lake)),
             progress=progress.half_done(),
             layout=context.layout.names,
         )

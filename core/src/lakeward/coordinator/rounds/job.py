@@ -363,8 +363,8 @@ class Job:
     # --- commands of the splits -------------------------------------------------------------------------------
 
     def _assign(self, command: Assign, _: object) -> Follows:
-        wire = self.progress.wire(command.split)
-        return self._send(command.subtask, command.attempt, AssignSplits(splits=[wire]))
+        progress = self.progress.progress_of(command.split)
+        return self._send(command.subtask, command.attempt, AssignSplits(splits=[progress]))
 
     def _no_more(self, command: NoMore, _: object) -> Follows:
         return self._send(command.subtask, command.attempt, NoMoreSplits())
@@ -486,7 +486,7 @@ class Job:
         blocked = self.progress.blocked()
         deploy = self.subtasks.deployment(self.plan.deploy(admit.attempt))
         attempt.send(msgspec.structs.replace(deploy, gateway_closed=admit.closed_for, restored=blocked))
-        restored = frozenset(one.event.result.split_id for one in blocked)
+        restored = frozenset(one.result.split_id for one in blocked)
         yield AttemptRegistered(now=now, subtask=admit.subtask, attempt=admit.attempt, restored=restored)
         yield launches.SubtaskDeployed(now=now)
 

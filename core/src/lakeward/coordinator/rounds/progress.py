@@ -15,7 +15,6 @@ from lakeward.machines.checkpoints.gateway import Origins
 from lakeward.machines.splits import Splits
 from lakeward.model.backoff import NO_PAUSES
 from lakeward.model.checkpoints import SplitProgress
-from lakeward.model.events import wire_split
 from lakeward.model.splits import SnapshotSplit
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from lakeward.machines.splits.enumeration import Enumeration
     from lakeward.model.backoff import RetryPauses
     from lakeward.model.checkpoints import BlockedEvent, Origin, SubtaskSnapshot
-    from lakeward.model.events import WireSplit
     from lakeward.model.results import LakeFile, WriteResult
     from lakeward.model.splits import Split
     from lakeward.model.tables import TableBucket
@@ -77,7 +75,7 @@ class RoundProgress:
 
     def finished(self) -> tuple[WriteResult, ...]:
         """Return the results for a checkpoint: accepted ones, and restored ones that no living attempt sends again."""
-        return (*self.results.values(), *(one.event.result for one in self.blocked()))
+        return (*self.results.values(), *(one.result for one in self.blocked()))
 
     @property
     def has_rows(self) -> bool:
@@ -99,14 +97,14 @@ class RoundProgress:
             self._note(one)
         open_splits = {split.split_id: split for split in self.splits.unfinished}
         for blocked in part.blocked:
-            result = blocked.event.result
+            result = blocked.result
             split = open_splits.get(result.split_id)
             if split is not None and not (isinstance(split, SnapshotSplit) and split.live):
                 self._note(SplitProgress.done(split, result))
 
-    def wire(self, split: Split) -> WireSplit:
-        """Return a split as it is sent to an attempt: with its progress."""
-        return wire_split(split, self._progress.get(split.split_id))
+    def progress_of(self, split: Split) -> SplitProgress:
+        """Return how far a split is, for the attempt that it is sent to."""
+        return self._progress.get(split.split_id) or SplitProgress.beginning(split)
 
     def half_done(self) -> tuple[SplitProgress, ...]:
         """Return the splits in progress."""
@@ -146,7 +144,7 @@ class RoundProgress:
 
     def not_ours(self, files: Iterable[LakeFile]) -> list[LakeFile]:
         """Return the files that no result, accepted or still to be sent again, and no split in progress needs."""
-        finishes = (*self.results.values(), *(one.event.result for one in self._blocked.values()))
+        finishes = (*self.results.values(), *(one.result for one in self._blocked.values()))
         kept = {file.path for result in finishes for file in result.files}
         kept |= {file.path for one in self._progress.values() for file in one.files}
         kept |= self.writers.paths() if self.writers is not None else frozenset()

@@ -17,7 +17,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import Struct
 
 from lakeward.machines.machine import Machine, MachineState, Rule, Rules
@@ -104,9 +103,7 @@ class HeldEvents(Machine[GatewayEvent, GatewayCommand]):
         self.phase = GatewayPhase.OPEN if closed_for is None else GatewayPhase.CLOSED
         self.latest = latest if closed_for is None else max(latest, closed_for)
         """The newest checkpoint that it ever saw."""
-        self.held: tuple[AnyEvent, ...] = tuple(
-            msgspec.structs.replace(one.event, origin=one.origin) for one in restored
-        )
+        self.held: tuple[AnyEvent, ...] = tuple(SplitFinished(result=one.result, origin=one.origin) for one in restored)
         """In order."""
 
     @property
@@ -129,7 +126,7 @@ class HeldEvents(Machine[GatewayEvent, GatewayCommand]):
         for position, event in enumerate(self.held, start=1):
             if isinstance(event, SplitFinished):
                 origin = event.origin or replace(last_sent, sequence=last_sent.sequence + position)
-                blocked.append(BlockedEvent(origin, msgspec.structs.replace(event, origin=None)))
+                blocked.append(BlockedEvent(origin, event.result))
         return tuple(blocked)
 
 

@@ -118,9 +118,9 @@ def own_address(host: str, port: int) -> str:
     Raises:
         OSError: the name cannot be resolved, or there is no way to it.
     """
-    family, _, _, _, there = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+    family, _, _, _, peer = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        probe.connect(there)
+        probe.connect(peer)
         return str(probe.getsockname()[0])
 
 

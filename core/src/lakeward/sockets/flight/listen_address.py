@@ -106,9 +106,9 @@ def _listed_6() -> Iterator[IpAddress]:
 
 def _named() -> Iterator[IpAddress]:
     with suppress(OSError, UnicodeError):
-        for *_, there in socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_DGRAM):
+        for *_, address in socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_DGRAM):
             with suppress(ValueError):  # a link-local one names its interface
-                yield ipaddress.ip_address(there[0])
+                yield ipaddress.ip_address(address[0])
 
 
 def _lines(file: Path) -> list[str]:

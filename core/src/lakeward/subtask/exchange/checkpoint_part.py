@@ -1,35 +1,34 @@
-"""A subtask's part of one checkpoint, from its trigger until it is stored."""
+"""A subtask's part of one checkpoint of an exchange, from its trigger until it is stored."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
 from lakeward.errors import LakewardError
 from lakeward.model.checkpoints import SubtaskSnapshot
 from lakeward.model.exchange import ChannelState, OpenRows, Side
+from lakeward.subtask.part_store import CheckpointPart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     import pyarrow as pa
 
-    from lakeward.model.checkpoints import BlockedEvent, SplitProgress
     from lakeward.model.exchange import ExchangeState, Segment
     from lakeward.subtask.exchange.open_rows import Piece
     from lakeward.subtask.exchange.spilled_rows import RecoveredRest, RestoredChannel
 
 
 @dataclass(slots=True)
-class CollectedPart:
-    """What the checkpoint holds of this subtask. Filled by the mailbox thread, then stored by a worker."""
+class ExchangePart(CheckpointPart):
+    """A part with rows: those of open files, those of channels, and what was restored and is not written yet."""
 
-    checkpoint: int
-    close_files: bool
-    progress: tuple[SplitProgress, ...]
-    blocked: tuple[BlockedEvent, ...]
+    in_order: ClassVar[bool] = True
+
+    close_files: bool = False
     state: ExchangeState | None = None
     """The writer's, without its segments; None before its snapshot."""
     open_rows: Mapping[bytes, tuple[Piece, ...]] = field(default_factory=dict)
@@ -41,8 +40,6 @@ class CollectedPart:
     """What was restored and is not written yet."""
     restored: tuple[RestoredChannel, ...] = ()
     """The channels of `recovered`."""
-    ended: bool = False
-    """The checkpoint is complete or will never be: nothing more is stored of it."""
 
     def end(self) -> None:
         """Let go of all rows: a store that hangs must not keep those of every checkpoint that has ended meanwhile."""

@@ -53,7 +53,7 @@ class Inputs:
         self._driver = MachineDriver(self._machine, execute, on_step=self._count_blocked)
         self._clock = clock
         self._waiting: list[deque[pa.RecordBatch]] = [deque() for _ in range(producers)]
-        self._turn = 0
+        self._next_channel = 0
         self._blocked_since: dict[int, float] = {}
         self.blocked_s = 0.0
         """Seconds for which channels were blocked since this was last set to 0."""
@@ -63,6 +63,11 @@ class Inputs:
     def deadline(self) -> float | None:
         """When `check_time` is due, None while nothing depends on the time."""
         return self._machine.deadline
+
+    @property
+    def ended(self) -> bool:
+        """Whether every channel has ended, and all of it was consumed."""
+        return self._machine.ended
 
     def receive(self, producer: int, sequence: int, records: pa.RecordBatch) -> None:
         """Take a batch that has come."""
@@ -121,9 +126,9 @@ class Inputs:
         """
         count = len(self._waiting)
         for step in range(count):
-            channel = (self._turn + step) % count
+            channel = (self._next_channel + step) % count
             if self._machine.may_consume(channel):
-                self._turn = channel + 1
+                self._next_channel = channel + 1
                 return channel, self._machine.consumed(channel) + 1, self._waiting[channel][0]
         return None
 

@@ -86,16 +86,9 @@ class PieceRestored:
     error: Exception | None = None
 
 
+RestoredItem = RowsRestored | SpillSealed | PieceRestored
 ExchangeItem = (
-    RecordsReceived
-    | MarkReceived
-    | CreditReceived
-    | ProducerConnected
-    | ChannelLost
-    | WriteNext
-    | RowsRestored
-    | SpillSealed
-    | PieceRestored
+    RecordsReceived | MarkReceived | CreditReceived | ProducerConnected | ChannelLost | WriteNext | RestoredItem
 )
 
 
@@ -103,7 +96,6 @@ class MailboxReceiver:
     """See `lakeward.ports.ChannelReceiver`: posts everything, and does nothing on the transport's threads."""
 
     def __init__(self, mailbox: Mailbox) -> None:
-        """Keep where to post."""
         self._mailbox = mailbox
 
     def on_records(self, producer: int, sequence: int, records: pa.RecordBatch) -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakeward.model.exchange import Segment
-    from lakeward.subtask.fan_out import FanOutWriter
+    from lakeward.subtask.fan_out.writer import ExchangeFanOut
 
 
 @dataclass(slots=True)
@@ -36,11 +36,10 @@ class OpenFiles:
     """What checkpoints know of each open file of a writer."""
 
     def __init__(self) -> None:
-        """Start without an open file."""
         self._pieces: dict[tuple[bytes, int], list[Piece]] = {}
         """By partition and generation."""
 
-    def take(self, writer: FanOutWriter) -> dict[bytes, tuple[Piece, ...]]:
+    def take(self, writer: ExchangeFanOut) -> dict[bytes, tuple[Piece, ...]]:
         """Return, by partition, the rows of the files that are open now, and forget those that are closed.
 
         The writer hands over the rows that it has taken since the last time.

@@ -24,7 +24,7 @@ from lakeward.machines.exchange.messages import (
 )
 from lakeward.model.exchange import BarrierCancelled
 from lakeward.model.tables import BUCKET_COLUMN
-from lakeward.subtask.parts import LIMITS
+from lakeward.subtask.ports import LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lakeward.machines.exchange.messages import OutputCommand, OutputEvent
     from lakeward.ports import ChannelSender
     from lakeward.subtask.exchange.routing import Routing
-    from lakeward.subtask.parts import OutputLimits
+    from lakeward.subtask.ports import OutputLimits
 
 
 _BUCKET = pa.field(BUCKET_COLUMN, pa.int32(), nullable=False)
@@ -74,6 +74,9 @@ class Outputs:
         self._outputs = [_Output(sender, OutputQueue(window_bytes=window_bytes, granted=granted)) for sender in senders]
         self._drivers = [MachineDriver(output.queue, partial(self._execute, output)) for output in self._outputs]
         self.sent_bytes = 0
+        self._full_since: float | None = None
+        self._waited_s = 0.0
+        """Without the present wait."""
 
     def put(self, records: pa.RecordBatch, bucket: int) -> None:
         """Take rows of one bucket."""
@@ -90,7 +93,7 @@ class Outputs:
             self._gathered_bytes += size_bytes
             if output.gathered_rows >= limits.gathered_rows or output.gathered_bytes >= limits.gathered_bytes:
                 self._flush(consumer)
-        # What is gathered for very many consumers must not fill the subtask: its reader would stand still for nothing.
+        # What is gathered for very many consumers must not fill the subtask: its reader would wait for nothing.
         while self._gathered_bytes > limits.subtask_bytes // 2:
             self._flush(max(range(len(self._outputs)), key=lambda consumer: self._outputs[consumer].gathered_bytes))
 
@@ -119,6 +122,18 @@ class Outputs:
     def written(self) -> bool:
         """Whether all channels have ended, and their consumers have written everything."""
         return all(output.queue.phase is OutputPhase.WRITTEN for output in self._outputs)
+
+    def count_wait(self, now: float) -> None:
+        """Count for how long nothing was read because channels were full."""
+        if self.full:
+            self._full_since = now if self._full_since is None else self._full_since
+        elif self._full_since is not None:
+            self._waited_s += now - self._full_since
+            self._full_since = None
+
+    def waited_s(self, now: float) -> float:
+        """Return the seconds in which nothing was read because channels were full."""
+        return self._waited_s + (0.0 if self._full_since is None else now - self._full_since)
 
     def credit(self, consumer: int, end: int) -> None:
         """Note that a consumer has written all batches before `end`."""

@@ -5,15 +5,14 @@ The worker reads checkpoint and spill; everything else happens on the mailbox th
 
 from __future__ import annotations
 
-import threading
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
+from msgspec import structs
 
 from lakeward.machines.driver import MachineDriver
 from lakeward.machines.recovery import (
+    CheckpointRequested,
     ContentRequested,
     DeliverPiece,
     DropSnapshot,
@@ -21,290 +20,184 @@ from lakeward.machines.recovery import (
     KeepPieces,
     PieceRead,
     PieceRequested,
+    ProducersConnected,
     ReadPiece,
     Recovery,
     RecoveryPhase,
     RecoveryStopped,
     RowsSpilled,
+    SnapshotAborted,
     SnapshotSpill,
     SnapshotStarted,
     SpillEnded,
     WritePiece,
 )
-from lakeward.storage.spill import SpillWriter
-from lakeward.storage.spill_disk import spark_directories
-from lakeward.storage.spill_reader import SpillReader
+from lakeward.subtask.exchange.draining import SpillDrain
 from lakeward.subtask.exchange.items import PieceRestored, SpillSealed
-from lakeward.subtask.exchange.restoring import rows_of
-from lakeward.subtask.exchange.spilled_rows import (
-    OwnSegments,
-    PieceWriter,
-    RecoveredRest,
-    RowPlace,
-    channels_of,
-    pieces,
-)
+from lakeward.subtask.exchange.restoring import Restoration
+from lakeward.subtask.exchange.spilled_rows import OwnSegments, RecoveredRest, channels_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable
+
+    import pyarrow as pa
 
     from lakeward.machines.recovery import RecoveryCommand, RecoveryEvent
     from lakeward.model.events import DeployRecovery
-    from lakeward.model.exchange import ExchangeState
-    from lakeward.ports import CheckpointStore
-    from lakeward.storage.spill import SpillFiles
-    from lakeward.subtask.exchange.routing import Routing
-    from lakeward.subtask.exchange.spilled_rows import RestoredChannel, SpilledPiece
+    from lakeward.model.exchange import ExchangeFigures
+    from lakeward.subtask.exchange.checkpoint_part import ExchangePart
+    from lakeward.subtask.exchange.draining import RestoredSource
+    from lakeward.subtask.exchange.items import RestoredItem
+    from lakeward.subtask.exchange.spilled_rows import RestoredChannel, RowPlace, SpilledPiece
     from lakeward.subtask.mailbox import Mailbox
-    from lakeward.subtask.parts import SubtaskParts
+    from lakeward.subtask.ports import SubtaskPorts
 
 
-@dataclass(frozen=True, slots=True)
-class RestoredSource:
-    """Where restored rows come from, and which of them are ours. All of it is called on the worker alone."""
+class RowsRecovery(Restoration):
+    """The recovery of one subtask: checkpoints may be taken while restored rows are written."""
 
-    states: Sequence[ExchangeState]
-    subtask: int
-    subtasks: int
-    """How many there are now."""
-    open_store: Callable[[], CheckpointStore]
-    routing: Callable[[], Routing]
-    """Makes a routing of its own: the one of the mailbox thread is not to be shared."""
-
-
-class RowsRecovery:
-    """The recovery of one subtask. Called by the mailbox thread."""
-
-    def __init__(
+    def __init__(  # noqa: PLR0917 - what is restored, then the ports to do it with
         self,
         source: RestoredSource,
         deploy: DeployRecovery,
-        parts: SubtaskParts,
+        ports: SubtaskPorts,
         mailbox: Mailbox,
+        write: Callable[[pa.RecordBatch, bool], None],
         execute: Callable[[RecoveryCommand], None],
     ) -> None:
         """Start to read back; the worker posts in the mailbox.
 
-        `execute` executes what concerns others: the coordinator, the writer, the channels.
+        `write` takes a batch, and whether a writer had counted it. `execute` executes what concerns the channels.
         """
+        self._write = write
         self._execute_outside = execute
-        self._mailbox = mailbox
         self.channels: tuple[RestoredChannel, ...] = channels_of(source.states)
         self._machine = Recovery(len(self.channels), memory_bytes=deploy.memory_bytes)
         self._driver = MachineDriver(self._machine, self._execute)
-        self._reader: SpillReader | None = None
-        self._pieces: Iterator[SpilledPiece] | None = None
-        self._read: SpilledPiece | None = None
-        """What the worker has read; delivered in the same step."""
         self._memory: deque[SpilledPiece] = deque()
         self._taken: list[SpilledPiece] = []
         self._own = OwnSegments(source.subtask, source.subtasks, self.channels)
-        self._committed = RowPlace(0, 0, 0, 0)
-        """Where the first row is that was not delivered."""
         self._snapshot: tuple[RowPlace, int] | None = None
-        """That place at the cut of a checkpoint, and the bytes of the spill behind it."""
-        self._kept: list[SpilledPiece] = []
-        self._worker = parts.executor.worker(name="restore-rows")
-        self._spilling = _Spilling(source, deploy, parts, self._own)
-        self._files: SpillFiles | None = None
-        self._written_bytes = 0
-        self._worker.submit(self._spill)
+        """Where the first row was at the cut of a checkpoint that was not delivered, and the bytes of the spill behind
+        it."""
+        self._content: list[SpilledPiece] = []
+        """The delivered pieces that a checkpoint holds, while it takes its snapshot."""
+        self._drain = SpillDrain(source, deploy, ports, mailbox, self._own)
+        self._written_bytes = self._kept_bytes = 0
 
     @property
-    def phase(self) -> RecoveryPhase:
-        """How far it is."""
-        return self._machine.phase
+    def ready(self) -> bool:
+        """See `Restoration`."""
+        return self._machine.phase is not RecoveryPhase.NOT_READY
 
     @property
     def done(self) -> bool:
-        """Whether everything restored is written: live rows may pass."""
+        """See `Restoration`."""
         return self._machine.phase is RecoveryPhase.NONE
 
     @property
-    def connected(self) -> bool:
-        """Whether it knows that all producers are connected."""
-        return self._machine.connected
-
-    @property
     def can_take(self) -> bool:
-        """Whether `write_next` has something to do."""
+        """See `Restoration`."""
         return self._machine.can_take
-
-    @property
-    def written_bytes(self) -> int:
-        """Bytes that the writer has taken, as they lay on disk."""
-        return self.total_bytes if self.done else self._written_bytes
 
     @property
     def total_bytes(self) -> int:
         """Bytes to be written, as they lie on disk; 0 while rows are read back."""
-        return self._spilling.size_bytes
+        return self._drain.size_bytes
 
-    @property
-    def spill_bytes(self) -> int:
-        """Bytes that are on disk now."""
-        files = self._files
-        return 0 if files is None or files.deleted else files.size_bytes
+    def figures(self, figures: ExchangeFigures) -> ExchangeFigures:
+        """See `Restoration`."""
+        return structs.replace(
+            figures,
+            recovery=self._machine.phase.value,
+            recovered_bytes=self.total_bytes if self.done else self._written_bytes,
+            recovery_bytes=self.total_bytes,
+            spill_bytes=self._drain.spill_bytes,
+            kept_spill_bytes=self._kept_bytes,
+        )
 
-    def post(self, event: RecoveryEvent) -> None:
-        """Step the machine."""
-        self._driver.post(event)
-
-    def sealed(self, item: SpillSealed) -> None:
-        """Go on once everything is spilled.
-
-        Raises:
-            Exception: why it could not be.
-        """
+    def take(self, item: RestoredItem) -> None:
+        """Take what the worker has spilled, or read from the spill."""
         if item.error is not None:
             raise item.error
-        self._files = self._spilling.files
-        if self._files is not None:
-            self._reader = SpillReader(self._files)
-            self._pieces = pieces(self._reader.read)
-        self.post(RowsSpilled())
+        if isinstance(item, SpillSealed):
+            self._drain.begin()
+            self._post(RowsSpilled())
+        elif isinstance(item, PieceRestored):
+            self._drain.read = item.piece
+            self._post(SpillEnded() if item.piece is None else PieceRead(item.piece.channel, item.piece.size_bytes))
 
-    def restored(self, item: PieceRestored) -> None:
-        """Take what the worker has read.
+    def producers_connected(self) -> None:
+        """See `Restoration`."""
+        if not self._machine.connected:
+            self._post(ProducersConnected())
 
-        Raises:
-            Exception: why it could not be read.
-        """
-        if item.error is not None:
-            raise item.error
-        self._read = item.piece
-        self.post(SpillEnded() if item.piece is None else PieceRead(item.piece.channel, item.piece.size_bytes))
-
-    def write_next(self, write: Callable[[pa.RecordBatch, bool], None]) -> None:
-        """Give the writer the next piece, if there is one; then look whether that was all.
-
-        `write` takes a batch, and whether a writer had counted it.
-        """
+    def write_next(self) -> None:
+        """Give the writer the next piece, if there is one; then look whether that was all."""
         if not self._machine.can_take:
             return
-        self.post(PieceRequested())
+        self._post(PieceRequested())
         for piece in self._taken:
-            write(piece.records, self.channels[piece.channel].counted)
+            self._write(piece.records, self.channels[piece.channel].counted)
             self._written_bytes += piece.size_bytes
         self._taken.clear()
 
-    def keep(self, checkpoint: int) -> RecoveredRest | None:
-        """Return what a checkpoint whose cut is now holds of the recovery; None where there is nothing to hold."""
-        self._kept = []
-        self.post(SnapshotStarted(checkpoint))
-        self.post(ContentRequested(checkpoint))
-        kept, self._kept = self._kept, []
+    def refuse(self, checkpoint: int) -> None:
+        """See `Restoration`."""
+        self._post(CheckpointRequested(checkpoint))
+
+    def end(self, checkpoint: int) -> None:
+        """See `Restoration`."""
+        self._post(SnapshotAborted(checkpoint))
+
+    def keep(self, part: ExchangePart) -> bool:
+        """See `Restoration`."""
+        if self.done:
+            return True
+        rest = self.rest(part.checkpoint)
+        if rest is None:
+            return False
+        part.recovered, part.restored = rest, self.channels
+        self._kept_bytes += rest.spill_bytes
+        return True
+
+    def rest(self, checkpoint: int) -> RecoveredRest | None:
+        """Return what a checkpoint whose cut is now holds of the recovery; None where its marker is missing."""
+        self._content = []
+        self._post(SnapshotStarted(checkpoint))
+        self._post(ContentRequested(checkpoint))
+        content, self._content = self._content, []
         snapshot, self._snapshot = self._snapshot, None
         if snapshot is None:
             return None
         place, spill_bytes = snapshot
-        return RecoveredRest(self._own.left(kept[0].first if kept else place), spill_bytes)
+        return RecoveredRest(self._own.left(content[0].first if content else place), spill_bytes)
 
     def close(self, timeout_s: float) -> None:
         """Stop, and delete what is on disk; calling it twice is harmless."""
-        self.post(RecoveryStopped())
-        self._spilling.stop()
-        self._worker.stop(timeout_s)
-        if self._files is not None:
-            self._files.close()
+        self._post(RecoveryStopped())
+        self._drain.close(timeout_s)
 
-    # --- what the machine commands ------------------------------------------------------------------------------
+    def _post(self, event: RecoveryEvent) -> None:
+        self._driver.post(event)
 
     def _execute(self, command: RecoveryCommand, _: RecoveryEvent) -> None:
         match command:
             case ReadPiece():
-                self._worker.submit(self._read_piece)
-            case DeliverPiece() if self._read is not None and self._reader is not None:
-                piece, self._read = self._read, None
+                self._drain.read_next()
+            case DeliverPiece() if (piece := self._drain.deliver()) is not None:
                 self._memory.append(piece)
-                self._commit(self._reader, piece)
             case WritePiece():
                 self._taken.append(self._memory.popleft())
-            case SnapshotSpill() if self._reader is not None:
-                self._snapshot = (self._committed, self._reader.undelivered_bytes)
+            case SnapshotSpill():
+                self._snapshot = self._drain.rest
             case KeepPieces():
                 held = [piece for piece in self._memory if piece.channel == command.channel]
-                self._kept += held[: command.count]
+                self._content += held[: command.count]
             case DropSnapshot():
                 self._snapshot = None
             case FinishRecovery():
-                self._release()
+                self._drain.release()
                 self._execute_outside(command)
             case _:
                 self._execute_outside(command)
-
-    def _commit(self, reader: SpillReader, piece: SpilledPiece) -> None:
-        reader.commit(piece.end)
-        self._committed = piece.after
-
-    def _release(self) -> None:
-        """Delete the spill, and let the worker's thread end."""
-        if self._reader is not None and self._files is not None:
-            self._reader.close()
-            self._files.release()
-        self._worker.stop(0.0)
-
-    # --- on the worker ------------------------------------------------------------------------------------------
-
-    def _spill(self) -> None:
-        error: Exception | None = None
-        try:
-            self._spilling.run()
-        except Exception as raised:  # noqa: BLE001 - handed over whole to the mailbox thread, which raises it
-            error = raised
-        self._mailbox.put(SpillSealed(error))
-
-    def _read_piece(self) -> None:
-        try:
-            found = self._pieces
-            item = PieceRestored(None if found is None else next(found, None))
-        except Exception as error:  # noqa: BLE001 - as above
-            item = PieceRestored(None, error)
-        self._mailbox.put(item)
-
-
-class _Spilling:
-    """Reads back and spills, on the worker; stopped by the mailbox thread."""
-
-    def __init__(self, source: RestoredSource, deploy: DeployRecovery, parts: SubtaskParts, own: OwnSegments) -> None:
-        self._source = source
-        self._own = own
-        self._piece_bytes = parts.exchange_limits.restored_bytes
-        directories = deploy.spill_dirs or spark_directories()
-        self._writer = SpillWriter(directories, quota_bytes=deploy.spill_quota_bytes, disk=parts.spill_disk)
-        self._lock = threading.Lock()
-        self._stopped = False
-        self.files: SpillFiles | None = None
-        self.size_bytes = 0
-
-    def stop(self) -> None:
-        """Let nothing be left on disk: what is sealed is deleted, and what is being written once that is noticed."""
-        with self._lock:
-            self._stopped = True
-            if self.files is not None:
-                self.files.close()
-
-    def run(self) -> None:
-        try:
-            self._read_all()
-            files = self._writer.seal()  # outside of the lock: a disk that hangs must not hold up the end
-            with self._lock:
-                stopped = self._stopped
-                if not stopped:
-                    self.files, self.size_bytes = files, files.size_bytes
-            if stopped:
-                files.close()
-        finally:
-            self._writer.close()
-
-    def _read_all(self) -> None:
-        source, routing, found = self._source, self._source.routing(), PieceWriter(self._writer, self._piece_bytes)
-        store = source.open_store()
-        for channel, number, segment in self._own.segments():
-            for first, records in rows_of(store, segment):
-                if self._stopped:
-                    return
-                mine = routing.places(records, source.subtask, segment.kept)
-                found.write(channel, number, mine + first, records.take(pa.array(mine)))
-        found.flush()
-        self._own.rows = found.rows

@@ -5,19 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakeward.model.exchange import Side
 from lakeward.subtask.exchange.items import RowsRestored
+from lakeward.subtask.exchange.spilled_rows import channels_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
 
-    from lakeward.model.exchange import ExchangeState, Segment
+    from lakeward.model.exchange import ExchangeFigures, ExchangeState, Segment
     from lakeward.model.results import LakeFile
-    from lakeward.ports import CheckpointStore, Executor, Partitioner
+    from lakeward.ports import CheckpointStore, Partitioner
+    from lakeward.subtask.exchange.checkpoint_part import ExchangePart
+    from lakeward.subtask.exchange.items import RestoredItem
     from lakeward.subtask.exchange.routing import Routing
     from lakeward.subtask.mailbox import Mailbox
+    from lakeward.subtask.ports import SubtaskPorts
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +54,6 @@ def share_of(
     return Share(tuple(files), rows, left_out)
 
 
-def segments_of(states: Sequence[ExchangeState]) -> Iterator[tuple[Segment, bool]]:
-    """Yield all rows in the order in which they are written again, and whether a writer had counted them.
-
-    Per subtask: what its writer had taken, then what its channels had brought, then what waited to be sent. A row of
-    one key is only ever on one such way, in this order.
-    """
-    for state in sorted(states, key=lambda one: one.subtask):
-        yield from ((segment, True) for rows in state.open_rows for segment in rows.segments)
-    for side in (Side.IN, Side.OUT):
-        for state in sorted(states, key=lambda one: one.subtask):
-            yield from ((channel.segment, False) for channel in state.channels if channel.side is side)
-
-
 def rows_of(store: CheckpointStore, segment: Segment) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the batches of a segment from the first row on that a checkpoint holds, each with its first row's number.
 
@@ -83,32 +73,100 @@ def rows_of(store: CheckpointStore, segment: Segment) -> Iterator[tuple[int, pa.
             yield start, records
 
 
-class RowsReading:
-    """Reads the rows of a checkpoint on a worker, one batch at a time, and posts them."""
+class Restoration:
+    """Writes the rows of the checkpoint that a launch goes on from; by itself, of one that has none.
+
+    Called by the mailbox thread. What a checkpoint that is taken meanwhile holds, `lakeward.machines.recovery` says.
+    """
+
+    @property
+    def ready(self) -> bool:
+        """Whether splits may be read and checkpoints taken, once all channels are connected."""
+        return self.done
+
+    @property
+    def done(self) -> bool:
+        """Whether all rows are written: live rows may pass."""
+        return True
+
+    @property
+    def can_take(self) -> bool:
+        """Whether `write_next` has something to do."""
+        return False
+
+    def figures(self, figures: ExchangeFigures) -> ExchangeFigures:
+        """Add what was spilled."""
+        return figures
+
+    def take(self, item: RestoredItem) -> None:
+        """Handle an item of the mailbox.
+
+        Raises:
+            Exception: why rows cannot be restored.
+        """
+
+    def producers_connected(self) -> None:
+        """Note that all channels are connected; repeatable."""
+
+    def write_next(self) -> None:
+        """Write the next rows, if there are any."""
+
+    def refuse(self, checkpoint: int) -> None:
+        """Note that a checkpoint came too early."""
+
+    def end(self, checkpoint: int) -> None:
+        """Note that a checkpoint is complete, or was aborted."""
+
+    def keep(self, _part: ExchangePart) -> bool:
+        """Add to a part, at its cut, what is not written; return False if its marker is missing."""
+        return True
+
+    def close(self, timeout_s: float) -> None:
+        """Stop; calling it twice is harmless."""
+
+
+class RowsReading(Restoration):
+    """Reads the rows of a checkpoint on a worker, one batch at a time, and writes them before anything else."""
 
     def __init__(
         self,
         states: Sequence[ExchangeState],
         open_store: Callable[[], CheckpointStore],
-        executor: Executor,
+        ports: SubtaskPorts,
         mailbox: Mailbox,
+        write: Callable[[RowsRestored], None],
     ) -> None:
         """Read the first batch; `states` are those of all subtasks of the checkpoint.
 
-        `open_store` is called on the worker; `RowsRestored` is posted in the mailbox.
+        `open_store` is called on the worker; `RowsRestored` is posted in the mailbox. `write` gets those with rows.
         """
+        self._done = False
         self._open_store = open_store
         self._mailbox = mailbox
-        self._worker = executor.worker(name="restore-rows")
+        self._write = write
+        self._worker = ports.executor.worker(name="restore-rows")
         self._rows = self._read(states)
-        self.next()
-
-    def next(self) -> None:
-        """Read the next batch."""
         self._worker.submit(self._post_next)
 
-    def stop(self, timeout_s: float) -> None:
-        """Stop reading."""
+    @property
+    def done(self) -> bool:
+        """See `Restoration`."""
+        return self._done
+
+    def take(self, item: RestoredItem) -> None:
+        """Write rows that were read back."""
+        if not isinstance(item, RowsRestored):
+            return
+        if item.error is not None:
+            raise item.error
+        if item.records is None:
+            self._done = True
+            return
+        self._write(item)
+        self._worker.submit(self._post_next)
+
+    def close(self, timeout_s: float) -> None:
+        """See `Restoration`."""
         self._worker.stop(timeout_s)
 
     def _post_next(self) -> None:
@@ -120,7 +178,8 @@ class RowsReading:
 
     def _read(self, states: Sequence[ExchangeState]) -> Iterator[RowsRestored]:
         store: CheckpointStore | None = None
-        for segment, counted in segments_of(states):
-            store = self._open_store() if store is None else store
-            for _, records in rows_of(store, segment):
-                yield RowsRestored(records, counted, segment.kept)
+        for channel in channels_of(states):
+            for segment in channel.segments:
+                store = self._open_store() if store is None else store
+                for _, records in rows_of(store, segment):
+                    yield RowsRestored(records, channel.counted, segment.kept)

@@ -20,7 +20,6 @@ class SplitOutput:
     all_rows_flushed = True
 
     def __init__(self, outputs: Outputs, bucket: int) -> None:
-        """Keep where the rows go."""
         self._outputs = outputs
         self._bucket = bucket
         self.left_out = 0

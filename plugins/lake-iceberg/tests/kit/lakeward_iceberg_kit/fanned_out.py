@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakeward.model.partitioning import PartitionField
-from lakeward.subtask.fan_out import FanOutWriter
+from lakeward.subtask.fan_out.dividing import RowDivider
+from lakeward.subtask.fan_out.files import PartitionFiles
+from lakeward.subtask.fan_out.writer import FanOutLimits, SplitFanOut
 from lakeward_lake_iceberg.lake import IcebergLake
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
 
@@ -51,16 +53,9 @@ class PartitionedPlugin(IcebergLakePlugin):
             return self.partition_writer(task, table, partition, name, attempt, before, memory_bytes)
 
         before = () if progress is None else progress.files
-        bucket, name = split.bucket.bucket, split.split_id
         partitioner = self.partitioner(task, table)
-        return FanOutWriter(
-            partitioner,
-            make,
-            name,
-            before,
-            table=table,
-            open_files=4,
-            open_rows_bytes=1,
-            memory_bytes=256 << 20,
-            bucket=bucket,
+        return SplitFanOut(
+            RowDivider(partitioner, table, bucket=split.bucket.bucket),
+            PartitionFiles(make, split.split_id, partitioner, before),
+            FanOutLimits(open_files=4, open_rows_bytes=1, memory_bytes=256 << 20),
         )

@@ -72,7 +72,7 @@ class Process:
         self.asking = False
         self.done_sent = False
         self.sent_events: list[AnyEvent] = [
-            one.event.__class__(result=one.event.result, origin=one.origin) for one in deploy.restored
+            SplitFinished(result=one.result, origin=one.origin) for one in deploy.restored
         ]
         self.step(Started())
 
@@ -139,7 +139,7 @@ class Process:
     def stored(self) -> None:
         number, snapshot = self.writing.pop(0)
         part = PartFile(snapshot.subtask, snapshot.task_attempt, f"{number}", 1, 1)
-        self.answer = AckCheckpoint.of(number, part, snapshot)
+        self.answer = AckCheckpoint(checkpoint=number, part=part, snapshot=snapshot)
         self.send(self.answer)
 
 

@@ -55,7 +55,7 @@ from lakeward.machines.checkpoints.messages import (
     TimePassed,
 )
 from lakeward.machines.transport.channel import Channel, ChannelKey
-from lakeward.model.checkpoints import BlockedEvent, Origin, SubtaskSnapshot
+from lakeward.model.checkpoints import BlockedEvent, Origin, SplitProgress, SubtaskSnapshot
 from lakeward.model.events import (
     AckCheckpoint,
     AckClose,
@@ -74,7 +74,6 @@ from lakeward.model.events import (
     SplitFinished,
     SubtaskDone,
     TriggerCheckpoint,
-    wire_split,
 )
 
 if TYPE_CHECKING:
@@ -119,7 +118,7 @@ class World:
         if self.completed:
             _, cut, parts = self.completed[-1]
         self.finished = set(cut.finished)
-        self.pending = dict(cut.pending) | {one.event.result.split_id: one for part in parts for one in part.blocked}
+        self.pending = dict(cut.pending) | {one.result.split_id: one for part in parts for one in part.blocked}
         work = {progress.split.split_id for part in parts for progress in part.progress}
         self.unassigned = sorted(cut.unassigned | work)
 
@@ -220,7 +219,7 @@ class World:
         blocked: dict[str, BlockedEvent] = {}
         if isinstance(command.snapshot, SubtaskSnapshot):
             assert command.snapshot.task_attempt == command.attempt
-            blocked = {one.event.result.split_id: one for one in command.snapshot.blocked}
+            blocked = {one.result.split_id: one for one in command.snapshot.blocked}
         for name in [name for name, holder in self.assigned.items() if holder == attempt]:
             del self.assigned[name]
             if name in blocked:
@@ -262,11 +261,11 @@ class World:
         snapshots = tuple(snapshot for snapshot in parts if isinstance(snapshot, SubtaskSnapshot))
         everywhere = [*cut.unassigned, *cut.finished, *cut.pending]
         everywhere += [progress.split.split_id for part in snapshots for progress in part.progress]
-        everywhere += [one.event.result.split_id for part in snapshots for one in part.blocked]
+        everywhere += [one.result.split_id for part in snapshots for one in part.blocked]
         assert sorted(everywhere) == sorted(SPLITS), "A-I1 and A-I21: each split is in exactly one place"
         for part in snapshots:
             for one in part.blocked:
-                self.name(one.origin, one.event.result.split_id)
+                self.name(one.origin, one.result.split_id)
         self.completed.append((number, cut, snapshots))
 
     def check_open(self, number: int) -> None:
@@ -364,7 +363,7 @@ class World:
             if self.unassigned:
                 name = self.unassigned.pop(0)
                 self.assigned[name] = (peer.key.subtask, peer.key.task_attempt)
-                event = AssignSplits(splits=[wire_split(SPLITS[name])])
+                event = AssignSplits(splits=[SplitProgress.beginning(SPLITS[name])])
             elif len(self.finished) == len(SPLITS):
                 event = NoMoreSplits()
             if event is not None:

@@ -20,7 +20,7 @@ def finish(name: str, origin: Origin | None = None) -> SplitFinished:
 
 
 OLD = Origin(1, 3, 4, 9)
-RESTORED = BlockedEvent(OLD, finish("restored"))
+RESTORED = BlockedEvent(OLD, finish("restored").result)
 A, B, C = finish("a"), finish("b"), finish("c")
 CONTROL = AckClose(checkpoint=1, sent=0)
 

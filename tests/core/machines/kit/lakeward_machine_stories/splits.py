@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec import structs
 
 from lakeward.machines.splits import (
     AttemptDisconnected,
@@ -156,7 +156,7 @@ NEVER: tuple[SplitRequested | AttemptRegistered | SplitDone, ...] = (
     requests(7),
     registered(7, 1, "b0-10"),
     done(FIRST, 7),
-    done(replace(FIRST, split_id="b9-0"), 0),
+    done(structs.replace(FIRST, split_id="b9-0"), 0),
     done(FIRST, 0, end=11),
     done(FIRST, 0, end=-1),
 )

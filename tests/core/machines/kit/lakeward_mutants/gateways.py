@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from lakeward.machines.checkpoints import gateway
 from lakeward.machines.checkpoints.gateway import (
     CLOSED,
@@ -92,7 +94,7 @@ class ForgetsRestoredOrigins(Gateway):
 
     def held_as(self, last_sent: Origin) -> tuple[BlockedEvent, ...]:
         kept = super().held_as(last_sent)
-        return tuple(replace(one, origin=replace(last_sent, sequence=last_sent.sequence + 1)) for one in kept)
+        return tuple(structs.replace(one, origin=replace(last_sent, sequence=last_sent.sequence + 1)) for one in kept)
 
 
 class CountsFinishesOnly(Gateway):

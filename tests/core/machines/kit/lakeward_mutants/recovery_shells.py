@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,11 +9,13 @@ import msgspec
 from lakeward.coordinator.rounds import gang
 from lakeward.model.events import DeployRecovery
 from lakeward.subtask.exchange import recovering, spilled_rows
-from lakeward.subtask.exchange.checkpoint_part import CollectedPart
+from lakeward.subtask.exchange.checkpoint_part import ExchangePart
+from lakeward.subtask.exchange.draining import SpillDrain
 from lakeward.subtask.exchange.exchange_work import ExchangeWork
 from lakeward.subtask.exchange.items import MarkReceived, PieceRestored, SpillSealed
 from lakeward.subtask.exchange.outputs import Outputs
 from lakeward.subtask.exchange.recovering import RowsRecovery
+from lakeward.subtask.exchange.restoring import Restoration
 from lakeward.subtask.exchange.routing import Routing
 
 if TYPE_CHECKING:
@@ -31,25 +32,24 @@ if TYPE_CHECKING:
     from lakeward.ports import ChannelSender
     from lakeward.storage.spill_reader import Chunk, Position
     from lakeward.subtask.checkpointing import Checkpointing
-    from lakeward.subtask.exchange.items import ExchangeItem
+    from lakeward.subtask.exchange.items import ExchangeItem, RestoredItem
     from lakeward.subtask.exchange.spilled_rows import RestoredChannel, RowPlace, SpilledPiece
-    from lakeward.subtask.parts import OutputLimits
+    from lakeward.subtask.ports import OutputLimits
 
 
 def bug_1_commits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is delivered stays in the spill's rest as well."""
-    monkeypatch.setattr(RowsRecovery, "_commit", lambda _self, _reader, _piece: None)
+    monkeypatch.setattr(SpillDrain, "_commit", lambda _self, _reader, _piece: None)
 
 
 def bug_1_commits_what_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is read and not delivered is in neither part."""
-    sealed = RowsRecovery.sealed
+    begin = SpillDrain.begin
 
-    def wrong(self: RowsRecovery, item: SpillSealed) -> None:
-        sealed(self, item)
+    def wrong(self: SpillDrain) -> None:
+        begin(self)
         reader, found = self._reader, self._pieces
         assert reader is not None
-        assert found is not None
 
         def committed() -> Iterator[SpilledPiece]:
             for piece in found:
@@ -58,7 +58,7 @@ def bug_1_commits_what_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
         self._pieces = committed()
 
-    monkeypatch.setattr(RowsRecovery, "sealed", wrong)
+    monkeypatch.setattr(SpillDrain, "begin", wrong)
 
 
 def bug_7_sends_before_it_has_credit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,14 +76,22 @@ def bug_7_sends_before_it_has_credit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def bug_12_swallows_what_cannot_be_spilled(monkeypatch: pytest.MonkeyPatch) -> None:
     """An error of the worker is nobody's."""
-    sealed = RowsRecovery.sealed
-    monkeypatch.setattr(RowsRecovery, "sealed", lambda self, _item: sealed(self, SpillSealed()))
+    take = RowsRecovery.take
+
+    def wrong(self: RowsRecovery, item: RestoredItem) -> None:
+        take(self, SpillSealed() if isinstance(item, SpillSealed) else item)
+
+    monkeypatch.setattr(RowsRecovery, "take", wrong)
 
 
 def bug_12_takes_an_error_for_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A spill that cannot be read has no more rows."""
-    restored = RowsRecovery.restored
-    monkeypatch.setattr(RowsRecovery, "restored", lambda self, item: restored(self, PieceRestored(item.piece)))
+    take = RowsRecovery.take
+
+    def wrong(self: RowsRecovery, item: RestoredItem) -> None:
+        take(self, PieceRestored(item.piece) if isinstance(item, PieceRestored) else item)
+
+    monkeypatch.setattr(RowsRecovery, "take", wrong)
 
 
 def bug_14_hears_no_mark_while_it_recovers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +99,7 @@ def bug_14_hears_no_mark_while_it_recovers(monkeypatch: pytest.MonkeyPatch) -> N
     take = ExchangeWork.take
 
     def wrong(self: ExchangeWork, item: ExchangeItem) -> None:
-        if isinstance(item, MarkReceived) and self._recovery is not None and not self._recovery.done:
+        if isinstance(item, MarkReceived) and not self._restored.done:
             self._mailbox.put(item)
         else:
             take(self, item)
@@ -101,7 +109,7 @@ def bug_14_hears_no_mark_while_it_recovers(monkeypatch: pytest.MonkeyPatch) -> N
 
 def bug_15_keeps_the_spill_of_what_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """A recovery that is done gives no spill back."""
-    monkeypatch.setattr(RowsRecovery, "_release", lambda _self: None)
+    monkeypatch.setattr(SpillDrain, "release", lambda _self: None)
 
 
 def bug_18_cuts_a_batch_where_a_segment_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,16 +124,16 @@ def bug_18_cuts_a_batch_where_a_segment_ends(monkeypatch: pytest.MonkeyPatch) ->
 
 def bug_19_ends_with_its_input(monkeypatch: pytest.MonkeyPatch) -> None:
     """A subtask whose channels have ended finishes, whatever is still to be recovered."""
-    go_on = ExchangeWork._go_on
+    write_on = ExchangeWork._write_on
 
     def wrong(self: ExchangeWork) -> None:
-        recovery, deployed = self._recovery, self._deployed
-        if self._all_received and deployed is not None and deployed.outputs.ended:
-            self._recovery = None
-        go_on(self)
-        self._recovery = recovery
+        restored, deployed = self._restored, self._deployed
+        if deployed is not None and deployed.inputs.ended and deployed.outputs.ended:
+            self._restored = Restoration()
+        write_on(self)
+        self._restored = restored
 
-    monkeypatch.setattr(ExchangeWork, "_go_on", wrong)
+    monkeypatch.setattr(ExchangeWork, "_write_on", wrong)
 
 
 def bug_22_knows_one_kind_of_state(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,17 +171,17 @@ def bug_21_needs_no_unaligned_checkpoints(monkeypatch: pytest.MonkeyPatch) -> No
 
 def stores_live_rows_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left of restored rows comes behind what channels brought meanwhile."""
-    store = CollectedPart.store
+    store = ExchangePart.store
 
     def wrong(
-        self: CollectedPart, subtask: int, task_attempt: int, write: Callable[[Iterator[pa.RecordBatch]], Segment]
+        self: ExchangePart, subtask: int, task_attempt: int, write: Callable[[Iterator[pa.RecordBatch]], Segment]
     ) -> SubtaskSnapshot:
         found = store(self, subtask, task_attempt, write)
         assert found.exchange is not None
         channels = tuple(reversed(found.exchange.channels))
-        return replace(found, exchange=msgspec.structs.replace(found.exchange, channels=channels))
+        return msgspec.structs.replace(found, exchange=msgspec.structs.replace(found.exchange, channels=channels))
 
-    monkeypatch.setattr(CollectedPart, "store", wrong)
+    monkeypatch.setattr(ExchangePart, "store", wrong)
 
 
 def restores_whole_segments(monkeypatch: pytest.MonkeyPatch) -> None:

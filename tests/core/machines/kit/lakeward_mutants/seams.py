@@ -8,6 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+from msgspec import structs
+
 from lakeward.coordinator.checkpoints import restorer as restoring
 from lakeward.coordinator.checkpoints.restorer import Restorer
 from lakeward.coordinator.commits.cleaner import Cleaner
@@ -31,10 +33,11 @@ from lakeward.machines.checkpoints import messages as checkpoints
 from lakeward.machines.splits import SplitDone, enumerate_splits
 from lakeward.machines.transport.channel import Channel
 from lakeward.model.checkpoints import Origin, SplitProgress
-from lakeward.model.events import Cancel, SplitFinished, wire_split
+from lakeward.model.events import Cancel, SplitFinished
 from lakeward.model.splits import LogSplit
 from lakeward.storage.checkpoint_store import CheckpointFiles
-from lakeward.subtask.checkpointing import Checkpointing
+from lakeward.subtask.assigned_splits import AssignedSplits
+from lakeward.subtask.no_exchange import NoExchange
 from lakeward.subtask.subtask import Subtask
 from lakeward.subtask.work import SplitWork
 from lakeward_mutants.changed import handle
@@ -146,21 +149,21 @@ def ignores_restored_positions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def tells_nobody_how_far_a_split_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new attempt gets every split at its beginning, though steps of it may have been committed."""
-    monkeypatch.setattr(RoundProgress, "wire", lambda _self, split: wire_split(split, None))
+    monkeypatch.setattr(RoundProgress, "progress_of", lambda _self, split: SplitProgress.beginning(split))
 
 
 def counts_rows_that_are_in_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """A split is said to be as far as was read, not as far as closed files go."""
 
     def note(self: SplitWork) -> None:
-        self._flushed = SplitProgress(self.split, self._position, (), self.rows, self._max_timestamp_ms)
+        self._flushed = SplitProgress(self.split, self._account.position, (), self.rows, self._max_timestamp_ms)
 
     monkeypatch.setattr(SplitWork, "_note_flushed", note)
 
 
 def forgets_splits_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of splits that a subtask holds, and has not begun, are not in its part."""
-    monkeypatch.setattr(Subtask, "_roll", lambda self: () if self._work is None else (self._work.roll(),))
+    monkeypatch.setattr(AssignedSplits, "roll", lambda self: () if self.work is None else (self.work.roll(),))
 
 
 # --- who is listened to --------------------------------------------------------------------------------------------
@@ -195,7 +198,7 @@ def adopts_files_of_stale_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
         event, results = envelope.event, job.progress.results
         if isinstance(event, SplitFinished) and (known := results.get(event.result.split_id)) is not None:
             more = tuple(file for file in event.result.files if file not in known.files)
-            results[known.split_id] = replace(known, files=(*known.files, *more))
+            results[known.split_id] = structs.replace(known, files=(*known.files, *more))
         _refuse(key, connection)
         return ()
 
@@ -412,12 +415,12 @@ def acquires_nothing_for_a_restored_round(monkeypatch: pytest.MonkeyPatch) -> No
 
 def tells_no_finish_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A part names no finish that its gateway held back."""
-    original = Checkpointing.make_part
+    original = NoExchange.trigger
 
-    def make(self: Checkpointing, cut: Any, roll: Any) -> None:  # noqa: ANN401 - passed on
-        original(self, replace(cut, blocked=()), roll)
+    def trigger(self: NoExchange, cut: Any, checkpointing: Any, *, progress: Any) -> None:  # noqa: ANN401 - passed on
+        original(self, replace(cut, blocked=()), checkpointing, progress=progress)
 
-    monkeypatch.setattr(Checkpointing, "make_part", make)
+    monkeypatch.setattr(NoExchange, "trigger", trigger)
 
 
 # --- counts of buckets that change -------------------------------------------------------------------------------
@@ -502,4 +505,4 @@ def _shifted(progress: SplitProgress, by: int | None) -> SplitProgress:
     if progress.position <= start:
         return progress
     most = split.stop if isinstance(split, LogSplit) else progress.position + 1
-    return replace(progress, position=start if by is None else min(most, progress.position + by))
+    return structs.replace(progress, position=start if by is None else min(most, progress.position + by))

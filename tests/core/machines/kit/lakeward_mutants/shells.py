@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from lakeward.coordinator.checkpoints.contents import CheckpointContents
 from lakeward.coordinator.checkpoints.restorer import Restorer
 from lakeward.coordinator.commits.cleaner import Cleaner, LakeTableState
@@ -50,8 +52,10 @@ def drops_withheld_finishes_at_a_restore(monkeypatch: pytest.MonkeyPatch) -> Non
         **how: Any,  # noqa: ANN401 - passed on
     ) -> None:
         if restored is not None:
-            finished = {**restored.finished, **{name: one.event.result for name, one in restored.blocked.items()}}
-            cut = {name: replace(result, files=()) for name, result in finished.items() if name in restored.blocked}
+            finished = {**restored.finished, **{name: one.result for name, one in restored.blocked.items()}}
+            cut = {
+                name: structs.replace(result, files=()) for name, result in finished.items() if name in restored.blocked
+            }
             restored = replace(restored, finished={**finished, **cut}, blocked={})
         original(self, enumeration, restored, **how)
 
@@ -128,7 +132,7 @@ def leaves_out_what_was_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint's blocked finishes are not looked at."""
 
     def of(coordinator: RoundSnapshot, subtasks: Iterable[SubtaskSnapshot]) -> CheckpointContents:
-        return original(coordinator, [replace(one, blocked=()) for one in subtasks])
+        return original(coordinator, [structs.replace(one, blocked=()) for one in subtasks])
 
     original = CheckpointContents.of
     monkeypatch.setattr(CheckpointContents, "of", of)

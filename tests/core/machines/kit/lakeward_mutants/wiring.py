@@ -22,7 +22,7 @@ from lakeward.machines.transport.channel import Channel
 from lakeward.model.events import NOT_READY, CheckpointAborted, CheckpointComplete, Deploy
 from lakeward.subtask.checkpointing import Checkpointing
 from lakeward.subtask.exchange import exchange_work
-from lakeward.subtask.exchange.checkpoint_part import CollectedPart
+from lakeward.subtask.exchange.checkpoint_part import ExchangePart
 from lakeward.subtask.exchange.exchange_work import ExchangeWork
 from lakeward_mutants.changed import handle
 
@@ -164,12 +164,12 @@ def counts_no_decline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def forgets_what_is_held_at_the_own_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     """With an exchange: a finish between the close and the subtask's own snapshot is in no part."""
-    original = CollectedPart
+    original = ExchangePart
 
-    def part(checkpoint: int, close_files: Any, progress: Any, _blocked: Any) -> Any:  # noqa: ANN401 - passed on
-        return original(checkpoint, close_files, progress, ())
+    def part(checkpoint: int, progress: Any, _blocked: Any, *, close_files: bool) -> Any:  # noqa: ANN401 - passed on
+        return original(checkpoint, progress, (), close_files=close_files)
 
-    monkeypatch.setattr(exchange_work, "CollectedPart", part)
+    monkeypatch.setattr(exchange_work, "ExchangePart", part)
 
 
 WIRING = (

@@ -38,7 +38,7 @@ LIMITS = OutputLimits()
 
 
 @dataclass(frozen=True, slots=True)
-class SubtaskParts:
+class SubtaskPorts:
     """The ports of a subtask."""
 
     transport: Transport
