@@ -150,7 +150,7 @@ def test_a_round_whose_executors_have_no_address_in_the_network_ends_with_that_e
     log = world.table("log")
     world.load(log, 0, 10)
     jobs = ThreadJobs(run_subtask, slots=3, attempts=1)
-    ((path, reason),) = world.once(jobs=jobs, exchange_host="203.0.113.0/24").failed
+    ((path, reason),) = world.once(jobs=jobs, exchange_host="203.0.113.0/24", mirrors=True).failed
     assert path == log
     assert "ConfigError: spark.exchange_host: expected a network in which every executor's machine has" in reason
     assert "127.0.0.1" in reason

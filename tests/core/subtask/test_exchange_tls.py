@@ -116,7 +116,7 @@ def tier(folder: Path, registered: Registered, exchange_host: str = "") -> Threa
         world.load(log, start, 20)
     jobs = ThreadJobs(registered.run, slots=SLOTS, attempts=1)
     transport = SocketTransport(world.clock, tls=tls)
-    end = world.once(transport=transport, trusted=tls.trusted, jobs=jobs, exchange_host=exchange_host)
+    end = world.once(transport=transport, trusted=tls.trusted, jobs=jobs, exchange_host=exchange_host, mirrors=True)
     assert end.failed == ()
     assert sorted(row["id"] for row in world.lake.read(log)) == list(range(ROWS))
     assert {(job.exchange, job.trusted) for job in jobs.launched} == {(True, tls.trusted)}
