@@ -168,7 +168,7 @@ def test_a_commit_that_lost_the_swap_is_a_conflict_and_leaves_what_can_be_delete
     leftovers = lake.commit_leftovers(PATH, request.ids)
     assert leftovers
     assert not lake.referenced(PATH, leftovers)
-    again = replace(request, ids=lake.new_ids())
+    again = replace(request, ids=lake.new_ids(request.path))
     assert lake.commit(again) is CommitOutcome.LANDED
     lake.delete(leftovers)
     assert not list(tmp_path.rglob(f"*{request.ids.uuid}*"))

@@ -100,15 +100,15 @@ class TellsTheTimeInSeconds(CompleteLake):
 class ChoosesTheSameIdsAgain(FolderLake):
     """A commit cannot be told from the one before."""
 
-    def new_ids(self) -> CommitIds:
+    def new_ids(self, path: TablePath) -> CommitIds:
         return CommitIds("00", 4711)
 
 
 class ChoosesTheSameSnapshotIdAgain(FolderLake):
     """A commit has a uuid of its own, and the snapshot id of the one before."""
 
-    def new_ids(self) -> CommitIds:
-        return replace(super().new_ids(), snapshot_id=4711)
+    def new_ids(self, path: TablePath) -> CommitIds:
+        return replace(super().new_ids(path), snapshot_id=4711)
 
 
 class StampsLateStartsToo(FolderLake):

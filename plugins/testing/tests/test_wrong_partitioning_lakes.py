@@ -243,7 +243,7 @@ class CommitsEachPartition(FolderLake):
     def commit(self, request: CommitRequest) -> CommitOutcome:
         outcome = CommitOutcome.LANDED
         for file in request.files:
-            outcome = super().commit(replace(request, files=(file,), ids=self.new_ids()))
+            outcome = super().commit(replace(request, files=(file,), ids=self.new_ids(request.path)))
             head = self.head(request.path)
             assert head is not None
             assert head.commit is not None

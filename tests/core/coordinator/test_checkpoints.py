@@ -243,7 +243,7 @@ def test_a_checkpoint_is_dropped_where_another_service_has_been_since(held: Held
         head = world.lake.head(log)
         stamp = head.stamp if head is not None and head.stamp is not None else other
         round_id = RoundId(other, table_id := world.store.table(log).table_id, 1, 1)
-        ids = world.lake.new_ids()
+        ids = world.lake.new_ids(log)
         world.lake.commit(CommitRequest(log, table_id, stamp, round_id, 1, ids, None, (), {}, None))
     held.go_on()
     assert all_ids(world, log) == list(range(120))

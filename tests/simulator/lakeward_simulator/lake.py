@@ -129,8 +129,9 @@ class SimLake:
         del head
         return self.file_prefix(table.path, round_id).encode()
 
-    def new_ids(self) -> CommitIds:
+    def new_ids(self, path: TablePath) -> CommitIds:
         """See Protocol."""
+        del path
         return CommitIds(f"c{self._next()}", self._next())
 
     def commit(self, request: CommitRequest) -> CommitOutcome:

@@ -69,8 +69,12 @@ class Lake(Protocol):
         """
         ...
 
-    def new_ids(self) -> CommitIds:
-        """Choose the ids of a commit that is about to be built."""
+    def new_ids(self, path: TablePath) -> CommitIds:
+        """Choose the ids of a commit to a table that is about to be built.
+
+        The uuid is new. The snapshot id is one that no snapshot of the table has: where the format counts snapshots,
+        the next one after the head, and `commit` says CONFLICT if the head is another one by then.
+        """
         ...
 
     def commit(self, request: CommitRequest) -> CommitOutcome:

@@ -130,7 +130,7 @@ class IcebergLake:
         storage = self._storage_properties()
         return pack_task(pins.build_task(loaded, table, head, prefix=prefix, options=self._options, storage=storage))
 
-    def new_ids(self) -> CommitIds:
+    def new_ids(self, path: TablePath) -> CommitIds:  # noqa: ARG002 - ids of all tables are chosen by chance
         """See `lakeward.ports.Lake.new_ids`."""
         return CommitIds(str(uuid.uuid4()), secrets.randbits(_ID_BITS) + 1)
 
@@ -225,7 +225,7 @@ class IcebergLake:
         ids = expire.expirable(table.metadata, keep, self._options.keep_snapshots)
         if not ids:
             return 0
-        plan = "" if plans is None else plans.write(self.new_ids().uuid, ids)
+        plan = "" if plans is None else plans.write(self.new_ids(path).uuid, ids)
         try:
             outcome, _ = self._client.send(table, *expire.removal(table, ids))
         except OutcomeUnknownError:
@@ -272,7 +272,7 @@ class IcebergLake:
     def _send_stamp(self, path: TablePath, table: Table, incarnation: Incarnation) -> None:
         """Try once; the head shows whether it landed."""
         check_format(table)
-        ids = replace(self.new_ids(), uuid=files.stamp_name(incarnation))
+        ids = replace(self.new_ids(path), uuid=files.stamp_name(incarnation))
         summary = {INCARNATION: str(incarnation)}
         if TABLE_ID in table.metadata.properties:
             summary[TABLE_ID] = table.metadata.properties[TABLE_ID]

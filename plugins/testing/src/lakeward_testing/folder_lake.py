@@ -177,7 +177,7 @@ class FolderLake:
         """See Protocol."""
         return json.dumps([self.file_prefix(table.path, round_id), self.target_bytes]).encode()
 
-    def new_ids(self) -> CommitIds:
+    def new_ids(self, path: TablePath) -> CommitIds:
         """See Protocol."""
         return CommitIds(secrets.token_hex(8), secrets.randbits(60))
 

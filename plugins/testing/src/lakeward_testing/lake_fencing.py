@@ -33,7 +33,7 @@ from lakeward_testing.lake_tables import (
 from lakeward_testing.levels import Conformance, chaos
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from lakeward.hooks.plugins import LakePlugin
     from lakeward.model.identity import Incarnation
@@ -89,9 +89,13 @@ class LakeFencingConformance(Conformance):
 
         return start
 
-    def test_the_ids_of_each_commit_are_new(self, lake: Lake) -> None:
+    def test_the_ids_of_each_commit_are_new(self, lake: Lake, begin: Callable[..., TieringRound]) -> None:
         """It stands first: where two commits have the same ids, other tests fail for reasons that mislead."""
-        check_new_ids(lake.new_ids(), lake.new_ids())
+        tiering = begin(log_table())
+        check_new_ids(lake.new_ids(PATH), lake.new_ids(PATH), ("uuid",))
+        first = tiering.request()
+        lake.commit(first)
+        check_new_ids(first.ids, lake.new_ids(PATH))
 
     def test_a_table_that_is_not_there_has_no_head(self, lake: Lake) -> None:
         found = lake.head(TablePath("no", "table"))
@@ -380,10 +384,10 @@ class LakeFencingConformance(Conformance):
         check_values(read_table(PATH), "id", [outcomes.index(CommitOutcome.LANDED)], where)
 
 
-def check_new_ids(first: CommitIds, second: CommitIds) -> None:
-    """Assert that a commit has no id of the commit before."""
+def check_new_ids(first: CommitIds, second: CommitIds, names: Sequence[str] = ("uuid", "snapshot_id")) -> None:
+    """Assert that a commit has no id of the commit before, of those of these names."""
     __tracebackhide__ = True
-    for name in ("uuid", "snapshot_id"):
+    for name in names:
         before, found = getattr(first, name), getattr(second, name)
         assert found != before, (
             f"new_ids, called twice: expected another {name} than that of the first call, found {found!r} again"

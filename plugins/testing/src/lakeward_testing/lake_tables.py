@@ -191,7 +191,7 @@ class TieringRound:
             incarnation=self.who,
             round_id=self.round_id,
             step=0,
-            ids=ids or self.lake.new_ids(),
+            ids=ids or self.lake.new_ids(self.table.path),
             base_commit=None if self.head.commit is None else self.head.commit.snapshot_id,
             files=tuple(self.files),
             offsets=offsets or {TableBucket(self.table.table_id, None, 0): self.number * 100},

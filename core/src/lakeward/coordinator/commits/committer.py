@@ -160,7 +160,7 @@ class Committer:
     ) -> tuple[CommitIds, CommitOutcome | FencedError | OutcomeUnknownError]:
         """Send the commit once, its ids in the journal; an error that it may be to blame for itself is returned."""
         work.may_commit()
-        ids = self._lake.new_ids()
+        ids = self._lake.new_ids(work.table.path)
         work.journal(ids)
         work.may_commit()
         try:

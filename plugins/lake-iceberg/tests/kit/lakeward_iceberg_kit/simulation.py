@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
-    from lakeward.model.tables import TableSpec
+    from lakeward.model.tables import TablePath, TableSpec
 
 _ROWS = 60
 _STEPS = 45
@@ -237,8 +237,9 @@ class World:
         """Add a line to the story."""
         self.story.append(line)
 
-    def new_ids(self) -> CommitIds:
+    def new_ids(self, path: TablePath) -> CommitIds:
         """Choose ids as a lake does, but the same ones each time."""
+        del path
         self._ids += 1
         return CommitIds(f"{self.source.getrandbits(64):016x}-{self._ids}", self.source.getrandbits(62) + 1)
 
