@@ -1,0 +1,1 @@
+"""The Paimon lake of Lakeward: its own writer and its own commit."""

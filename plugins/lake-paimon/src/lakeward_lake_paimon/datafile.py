@@ -1,0 +1,121 @@
+"""Parquet files of the lake: their names, their options, and closing them."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+
+from lakeward_lake_paimon.storage import LocalStorage, storage_errors
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lakeward_lake_paimon.task import WriterTask
+
+PARQUET = ".parquet"
+_WITH_LEVEL = frozenset({"zstd", "gzip", "brotli"})
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a writer's files lie.
+
+    `folder` is that of the partition within the table's (empty, or with a slash at its end), `partition` its row, and
+    `bucket` Paimon's. `name` is a part of each file's name.
+    """
+
+    folder: str
+    partition: bytes
+    bucket: int
+    total_buckets: int
+    name: str
+
+
+class FileNames:
+    """File names that are unique among all tries, and among all writers of the same try."""
+
+    def __init__(self, task: WriterTask, name: str, attempt: int, count: int = 0) -> None:
+        """Fix what all names of one writer share; so many files as `count` were named before."""
+        plain = "".join(one if one.isalnum() or one in "._" else "_" for one in name)
+        self._middle = f"{task.token}-{plain}-{attempt}-{secrets.token_hex(4)}"
+        self._count = count
+
+    def next(self, kind: str) -> str:
+        """Return the next name; `kind` is what it begins with, as Paimon names such files."""
+        self._count += 1
+        return f"{kind}-{self._middle}-{self._count:05d}{PARQUET}"
+
+
+def parquet_options(task: WriterTask) -> dict[str, Any]:
+    """Return the options of pyarrow's writer with which Paimon's readers can read each type.
+
+    They want decimals of up to 18 digits as whole numbers, and timestamps finer than a microsecond as INT96, which
+    Arrow writes for nanoseconds only.
+    """
+    codec = task.table_schema.options.get("file.compression", task.compression)
+    level = task.compression_level if codec in _WITH_LEVEL else None
+    return {
+        "compression": codec,
+        "compression_level": level,
+        "store_decimal_as_integer": True,
+        "use_deprecated_int96_timestamps": True,
+        "store_schema": False,
+    }
+
+
+class ParquetFile:
+    """One open file; each `write` is one row group."""
+
+    def __init__(self, storage: LocalStorage, path: str, schema: pa.Schema, options: dict[str, Any]) -> None:
+        """Create it.
+
+        Raises:
+            StorageError: it cannot be created.
+        """
+        self.path = path
+        self.rows = 0
+        self.upload_s = 0.0
+        self._sink = storage.open_output(path)
+        self._writer = pq.ParquetWriter(self._sink, schema, **options)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes written so far, compressed."""
+        return int(self._sink.tell())
+
+    def write(self, rows: pa.Table) -> None:
+        """Append one row group.
+
+        Raises:
+            StorageError: the storage refused.
+        """
+        with storage_errors(self.path):
+            self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
+        self.rows += rows.num_rows
+
+    def close(self) -> int:
+        """Write the footer; return the file's size in bytes.
+
+        Raises:
+            StorageError: the storage refused.
+        """
+        with storage_errors(self.path):
+            self._writer.close()
+            size = int(self._sink.tell())
+            started = time.perf_counter()
+            self._sink.close()
+            self.upload_s = time.perf_counter() - started
+        return size
+
+    def drop(self) -> None:
+        """Close the file without a footer; it is deleted next, so errors of the storage are ignored."""
+        # pyarrow would write the footer when the writer is collected, and complain that the file is closed.
+        self._writer.is_open = False
+        try:
+            self._sink.close()
+        except OSError:
+            return

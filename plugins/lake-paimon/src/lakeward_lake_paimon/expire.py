@@ -1,0 +1,148 @@
+"""Expires snapshots, and deletes the files that no snapshot needs any more.
+
+What is to be deleted is written down first: whoever expires next finishes what a crash has interrupted.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from lakeward_lake_paimon.files import metadata_of, own_file, paths_of, retained
+from lakeward_lake_paimon.manifests import DELETE
+from lakeward_lake_paimon.offsets import carries_offsets, incarnation_of
+from lakeward_lake_paimon.snapshots import delete_snapshot, say_earliest
+from lakeward_lake_paimon.table import OWN_FOLDER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lakeward_lake_paimon.snapshots import Snapshot
+    from lakeward_lake_paimon.storage import PinnedFolder
+    from lakeward_lake_paimon.table import Table
+
+_PLAN = "expiry-"
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """Snapshots that are expired, and the files that go with them, as paths within the table's folder."""
+
+    version: int
+    snapshots: tuple[int, ...]
+    files: tuple[str, ...]
+
+
+_PLANS = msgspec.json.Decoder(Plan)
+"""Made while this is imported: threads that learn a type at the same time crash the process."""
+
+
+def expire(table: Table, folder: PinnedFolder, keep: frozenset[int], count: int) -> int:
+    """Expire snapshots beyond the newest `count`; return how many.
+
+    Spared are `keep`, the newest commit, the stamp, and what consumers still have to read. Where the table has branches
+    nothing is expired: they may need any file.
+
+    Raises:
+        StorageError: the storage refused; the next call finishes it.
+    """
+    _finish(table, folder, keep)
+    expired = _expirable(table, keep, count)
+    if not expired or table.storage.names(f"{table.location}/branch"):
+        return 0
+    plan = Plan(1, tuple(one.id for one in expired), tuple(sorted(_dead_files(table, expired))))
+    name = f"{_PLAN}{secrets.token_hex(8)}"
+    table.storage.write(own_file(table, name), msgspec.json.encode(plan))
+    _carry_out(table, folder, plan, name)
+    return len(expired)
+
+
+def _expirable(table: Table, keep: frozenset[int], count: int) -> list[Snapshot]:
+    """Return the snapshots to expire, the newest first. Above them none is missing, as Paimon's readers expect."""
+    if not table.snapshots:
+        return []
+    needed = [table.snapshots[min(count, len(table.snapshots)) - 1].id]
+    needed += [one.id for one in table.snapshots if carries_offsets(one)][:1]
+    needed += [one.id for one in table.snapshots if incarnation_of(one) is not None][:1]
+    first = min([*needed, *_consumed(table)])
+    return [one for one in table.snapshots if one.id < first and one.id not in keep]
+
+
+def _consumed(table: Table) -> Iterator[int]:
+    """Yield the snapshots that streaming readers go on from (`consumer-id`)."""
+    folder = f"{table.location}/consumer"
+    for name in table.storage.names(folder):
+        data = table.storage.read(f"{folder}/{name}")
+        if data is not None and name.startswith("consumer-"):
+            said: Any = msgspec.json.decode(data)
+            yield int(said["nextSnapshot"])
+
+
+def _dead_files(table: Table, expired: Sequence[Snapshot]) -> set[str]:
+    """Return the files that only expired snapshots need, as paths within the table's folder."""
+    gone = {one.id for one in expired}
+    manifests = table.manifests
+    left = [one for one in retained(table) if one.id not in gone]
+    old, kept = metadata_of(table, expired), metadata_of(table, left)
+    names = {name for found in old.values() for name in found} - {name for found in kept.values() for name in found}
+    dead = (set(old) - set(kept)) | {f"{manifests.folder}/{name}" for name in names}
+    for snapshot in expired:
+        for entry in manifests.entries(manifests.read_list(snapshot.changelog_manifest_list)):
+            dead.update(paths_of(table, entry))
+    first = min((one.id for one in table.snapshots if one.id > max(gone)), default=0)
+    older = [one for one in left if one.id < first]
+    there = {one.id: one for one in table.snapshots}
+    needed = {key for one in older for key in manifests.live(one)}
+    for number in sorted({*gone, *(id_ for id_ in there if id_ - 1 in gone)}):
+        # A file that a snapshot takes away is needed by the ones before it alone.
+        taken = manifests.entries(manifests.read_list(there[number].delta_manifest_list))
+        for entry in taken:
+            if entry.kind == DELETE and entry.key not in needed:
+                dead.update(paths_of(table, entry))
+        following = number + 1
+        if number in gone and following not in there:
+            # It was kept while those after it were expired: nothing says any more what they took away.
+            nearest = min(id_ for id_ in there if id_ > number)
+            for key, entry in manifests.live(there[number]).items():
+                if key not in needed and key not in manifests.live(there[nearest]):
+                    dead.update(paths_of(table, entry))
+    alive = {
+        path
+        for one in [*older, there[first]]
+        for entry in manifests.live(one).values()
+        for path in paths_of(table, entry)
+    }
+    return {path.removeprefix(f"{table.location}/") for path in dead - alive}
+
+
+def _finish(table: Table, folder: PinnedFolder, keep: frozenset[int]) -> None:
+    """Carry out the plans that a crash has left, but one with a snapshot that is now to be kept."""
+    for name in table.storage.names(f"{table.location}/{OWN_FOLDER}"):
+        data = table.storage.read(own_file(table, name)) if name.startswith(_PLAN) else None
+        if data is None:
+            continue
+        plan = _PLANS.decode(data)
+        if not keep.intersection(plan.snapshots):
+            _carry_out(table, folder, plan, name)
+
+
+def _carry_out(table: Table, folder: PinnedFolder, plan: Plan, name: str) -> None:
+    left = [one.id for one in table.snapshots if one.id not in plan.snapshots]
+    if left:
+        say_earliest(folder, _first_of_the_end(left))
+    for number in sorted(plan.snapshots):
+        delete_snapshot(folder, number)
+    for path in plan.files:
+        table.storage.delete(f"{table.location}/{path}")
+    table.storage.delete(own_file(table, name))
+
+
+def _first_of_the_end(ids: Sequence[int]) -> int:
+    """Return the first of the ids that follow one another up to the last; `ids` descend."""
+    first = ids[0]
+    for number in ids[1:]:
+        if number != first - 1:
+            break
+        first = number
+    return first

@@ -1,0 +1,148 @@
+"""Says whether a lake table fits a source's table, and whether it is one that can be written here."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, NoReturn
+
+from lakeward.errors import SchemaMismatchError
+from lakeward_lake_paimon.kinds import Kind, arrow_type
+from lakeward_lake_paimon.partitions import check_partition_names
+from lakeward_lake_paimon.table_schema import SYSTEM_COLUMNS, user_field
+
+if TYPE_CHECKING:
+    from lakeward.model.tables import TableSpec
+    from lakeward_lake_paimon.kinds import Field
+    from lakeward_lake_paimon.table_schema import TableSchema
+
+_DEDUPLICATE = "deduplicate"
+_WIDENS = {
+    "TINYINT": {"SMALLINT", "INT", "BIGINT"},
+    "SMALLINT": {"INT", "BIGINT"},
+    "INT": {"BIGINT"},
+    "FLOAT": {"DOUBLE"},
+    "CHAR": {"STRING", "VARCHAR"},
+    "VARCHAR": {"STRING"},
+    "STRING": {"CHAR", "VARCHAR"},
+    "BINARY": {"BYTES", "VARBINARY"},
+    "VARBINARY": {"BYTES"},
+    "BYTES": {"BINARY", "VARBINARY"},
+}
+"""Types of the source whose values fit another type of the lake. A source gives no lengths of text and bytes."""
+
+
+def check_kind(schema: TableSchema, spec: TableSpec) -> None:
+    """Refuse a table that is of no kind, or of another one than the configuration asks for, if it asks for one.
+
+    Raises:
+        SchemaMismatchError: it is.
+    """
+    missing = [name for name in SYSTEM_COLUMNS if name not in schema.names]
+    if missing and len(missing) < len(SYSTEM_COLUMNS):
+        refuse(spec, f"the columns {', '.join(SYSTEM_COLUMNS)} or none of them", f"no {', '.join(missing)}")
+    found = not missing
+    if spec.system_columns not in {None, found}:
+        key = f'tables."{spec.path}".system_columns'
+        made = f"{'with' if found else 'without'} {', '.join(SYSTEM_COLUMNS)}"
+        message = (
+            f"{key}: expected {str(found).lower()} or no such key, as the lake table was made {made} and keeps its "
+            f"kind, found {str(spec.system_columns).lower()}. For a lake table of the other kind set this one aside "
+            "and accept that with `lakeward tables accept`; then `lakeward tables resume`"
+        )
+        raise SchemaMismatchError(message)
+
+
+def check_fits(spec: TableSpec, schema: TableSchema) -> None:
+    """Check keys, columns and options of a lake table. A column that it lacks is not looked at.
+
+    Raises:
+        SchemaMismatchError: they do not fit, or the table is one that cannot be written here.
+    """
+    if spec.lake_partition:
+        refuse(spec, "no lake_partition, as Paimon has no transforms and a table keeps its partition keys", "one")
+    for what, wanted, found in (
+        ("primary key", spec.primary_key, schema.primary_keys),
+        ("partition keys", spec.partition_keys, schema.partition_keys),
+    ):
+        if set(wanted) != set(found):
+            refuse(spec, f"{what} {', '.join(wanted) or 'none'}", ", ".join(found) or "none")
+    _check_options(spec, schema)
+    _check_columns(spec, schema)
+    check_partition_names(schema)
+
+
+def missing_fields(schema: TableSchema, spec: TableSpec) -> list[Field]:
+    """Return the source's columns that the lake table lacks; their ids are provisional.
+
+    Raises:
+        SchemaMismatchError: one of them cannot be added.
+    """
+    ids = count(0)
+    fields = [user_field(spec, column, ids) for column in spec.schema]
+    missing = [field for field in fields if field.name not in schema.names]
+    for field in missing:
+        if not field.kind.nullable:
+            expected = f"column {field.name!r}, which is not nullable"
+            refuse(spec, expected, "none (only nullable columns can be added)")
+    return missing
+
+
+def _check_options(spec: TableSpec, schema: TableSchema) -> None:
+    options = schema.options
+    buckets = schema.bucket
+    if options.get("deletion-vectors.enabled", "false") == "true":
+        refuse(spec, "a table without deletion vectors", "the table option deletion-vectors.enabled = true")
+    if options.get("file.format", "parquet") != "parquet":
+        refuse(spec, "the table option file.format = parquet", options["file.format"])
+    if options.get("branch", "main") != "main" or options.get("data-evolution.enabled") == "true":
+        refuse(spec, "a table of Paimon's classic kind", "a branch, or data-evolution.enabled = true")
+    if not spec.has_primary_key:
+        if buckets > 0 and buckets != spec.buckets:
+            refuse(spec, f"{spec.buckets} buckets, as the source's table has", str(buckets))
+        return
+    if buckets != spec.buckets:
+        refuse(spec, f"{spec.buckets} buckets, as the source's table has", str(buckets))
+    engine = options.get("merge-engine", _DEDUPLICATE)
+    if engine != _DEDUPLICATE:
+        refuse(spec, f"the table option merge-engine = {_DEDUPLICATE}", engine)
+    for name in ("sequence.field", "rowkind.field"):
+        if name in options:
+            refuse(spec, f"no table option {name}: the last change of a row counts", options[name])
+
+
+def _check_columns(spec: TableSpec, schema: TableSchema) -> None:
+    by_name = {field.name: field for field in schema.fields}
+    ids = count(0)
+    for column in spec.schema:
+        wanted = user_field(spec, column, ids)
+        found = by_name.pop(column.name, None)
+        if found is None:
+            continue
+        if not _holds(wanted.kind, found.kind):
+            refuse(spec, f"column {column.name!r}: type {wanted.kind}", str(found.kind))
+        if not found.kind.nullable and wanted.kind.nullable:
+            refuse(spec, f"column {column.name!r}, which is nullable", "one that is not")
+    for extra in by_name.values():
+        if extra.name not in SYSTEM_COLUMNS and not extra.kind.nullable:
+            refuse(spec, "no further column that is not nullable", f"column {extra.name!r}")
+
+
+def _holds(wanted: Kind, found: Kind) -> bool:
+    """Return whether values of a source's type can be in a column of the lake's; the source has times in one unit."""
+    if wanted.root != found.root:
+        return found.root in _WIDENS.get(wanted.root, ())
+    if wanted.fields or found.fields:
+        names = [one.name for one in wanted.fields] == [one.name for one in found.fields]
+        pairs = zip(wanted.fields, found.fields, strict=False)
+        return names and all(_holds(one.kind, other.kind) for one, other in pairs)
+    if wanted.children:
+        return all(_holds(one, other) for one, other in zip(wanted.children, found.children, strict=True))
+    if wanted.root == "DECIMAL":
+        return wanted.scale == found.scale and wanted.digits <= found.digits
+    return wanted.is_timestamp or wanted.is_text or wanted.is_bytes or arrow_type(wanted) == arrow_type(found)
+
+
+def refuse(spec: TableSpec, expected: str, found: str) -> NoReturn:
+    """Raise the error of a lake table that does not fit."""
+    message = f"{spec.path}: the lake table does not fit: expected {expected}, found {found}"
+    raise SchemaMismatchError(message)

@@ -1,0 +1,93 @@
+"""Rows of primary-key tables as Paimon's files hold them: `_KEY_*`, `_SEQUENCE_NUMBER`, `_VALUE_KIND`, the columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeward.model.tables import Change
+from lakeward_lake_paimon.binary_row import encode_row, value_of
+from lakeward_lake_paimon.kinds import FIELD_ID, arrow_field
+
+if TYPE_CHECKING:
+    from lakeward_lake_paimon.table_schema import TableSchema
+
+KEY_PREFIX = "_KEY_"
+SEQUENCE = "_SEQUENCE_NUMBER"
+VALUE_KIND = "_VALUE_KIND"
+_SYSTEM_ID = 2**30 - 1
+"""Field ids of key columns are so much greater than those of the columns themselves."""
+_SEQUENCE_ID, _KIND_ID = 2**31 - 2, 2**31 - 3
+INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = range(4)
+"""Paimon's kinds of rows."""
+_KINDS = np.zeros(5, dtype=np.int8)
+_KINDS[[Change.UPDATE_BEFORE, Change.UPDATE_AFTER, Change.DELETE]] = UPDATE_BEFORE, UPDATE_AFTER, DELETE
+
+
+def kinds_of(changes: pa.Array) -> pa.Array:
+    """Return Paimon's kinds of a batch's changes (`lakeward.model.tables.Change`)."""
+    return pa.array(_KINDS[changes.to_numpy(zero_copy_only=False)])
+
+
+class KeyLayout:
+    """The columns of the files of one key table."""
+
+    def __init__(self, schema: TableSchema) -> None:
+        """Remember the keys."""
+        self.keys = schema.named(schema.key_columns)
+        values = [arrow_field(field) for field in schema.fields]
+        keys = [
+            pa.field(
+                f"{KEY_PREFIX}{field.name}",
+                arrow_field(field).type,
+                nullable=False,
+                metadata={FIELD_ID: str(_SYSTEM_ID + field.id)},
+            )
+            for field in self.keys
+        ]
+        system = [
+            pa.field(SEQUENCE, pa.int64(), nullable=False, metadata={FIELD_ID: str(_SEQUENCE_ID)}),
+            pa.field(VALUE_KIND, pa.int8(), nullable=False, metadata={FIELD_ID: str(_KIND_ID)}),
+        ]
+        self.schema = pa.schema([*keys, *system, *values])
+        self._names = [field.name for field in self.keys]
+
+    def file_rows(self, rows: pa.Table, sequences: pa.Array, kinds: pa.ChunkedArray) -> pa.Table:
+        """Return rows of the table's columns as files hold them, ordered by key, then by sequence number."""
+        columns = [rows.column(name) for name in self._names]
+        whole = pa.Table.from_arrays([*columns, sequences, kinds, *rows.columns], schema=self.schema)
+        order = [(f"{KEY_PREFIX}{name}", "ascending") for name in self._names]
+        # Sequence numbers ascend already, and this sort is stable.
+        return whole.take(pc.sort_indices(whole, sort_keys=order))
+
+    def last_of_each_key(self, rows: pa.Table) -> pa.Table:
+        """Return the last row of each key, of rows that `file_rows` ordered, without rows from before an update."""
+        rows = rows.filter(pc.not_equal(rows.column(VALUE_KIND), pa.scalar(UPDATE_BEFORE, pa.int8())))
+        count = rows.num_rows
+        if count <= 1:
+            return rows
+        differs = np.zeros(count, dtype=np.bool_)
+        differs[-1] = True
+        for name in self._names:
+            column = rows.column(f"{KEY_PREFIX}{name}").combine_chunks()
+            found = pc.not_equal(column.slice(0, count - 1), column.slice(1))
+            differs[:-1] |= found.to_numpy(zero_copy_only=False)
+        return rows if differs.all() else rows.filter(pa.array(differs))
+
+    def bounds(self, rows: pa.Table) -> tuple[bytes, bytes, bytes, bytes]:
+        """Return the first and last key of ordered rows, then each key column's least and greatest value, as rows."""
+        kinds = [field.kind for field in self.keys]
+        columns = [rows.column(f"{KEY_PREFIX}{name}") for name in self._names]
+        ends = [
+            encode_row([value_of(one[row], kind) for one, kind in zip(columns, kinds, strict=True)], kinds)
+            for row in (0, rows.num_rows - 1)
+        ]
+        extremes = [pc.min_max(one) for one in columns]
+        least, greatest = (
+            encode_row([value_of(one[name], kind) for one, kind in zip(extremes, kinds, strict=True)], kinds)
+            for name in ("min", "max")
+        )
+        return ends[0], ends[1], least, greatest

@@ -1,0 +1,197 @@
+"""The writer of primary-key tables: files of level 0, each ordered by key, with one row a key.
+
+Nothing is looked up: a row replaces older ones of its key by its sequence number, when it is read or compacted. What is
+taken in between two files is folded to the last row of each key. With `changelog-producer = input`, all changes go to
+changelog files too, for Paimon's streaming readers.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lakeward.model.results import LakeFile
+from lakeward.model.tables import CHANGE_COLUMN
+from lakeward_lake_paimon.datafile import FileNames, ParquetFile, parquet_options
+from lakeward_lake_paimon.detail import CHANGELOG, FileDetail, pack_detail, unpack_detail
+from lakeward_lake_paimon.key_rows import DELETE, UPDATE_BEFORE, VALUE_KIND, KeyLayout, kinds_of
+from lakeward_lake_paimon.rows import RowConverter
+from lakeward_lake_paimon.storage import LocalStorage
+from lakeward_lake_paimon.writer import own_memory
+
+if TYPE_CHECKING:
+    from lakeward.model.tables import TableSpec
+    from lakeward.ports import SourceBatch
+    from lakeward_lake_paimon.datafile import Place
+    from lakeward_lake_paimon.places import PlaceFinder
+    from lakeward_lake_paimon.task import WriterTask
+
+_HALF = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class BufferLimits:
+    """Rows and bytes of Arrow that become one file; this bounds a writer's memory, to a few times the bytes."""
+
+    rows: int = 1 << 20
+    size_bytes: int = 96 << 20
+
+    @classmethod
+    def within(cls, memory_bytes: int) -> BufferLimits:
+        """Return limits of a writer that may hold so much."""
+        return cls(size_bytes=max(1 << 16, memory_bytes // 2))
+
+
+class KeyWriter:
+    """See `lakeward.ports.LakeWriter`."""
+
+    def __init__(  # noqa: PLR0917 - four say what is written; the others have their defaults
+        self,
+        task: WriterTask,
+        table: TableSpec,
+        finder: PlaceFinder,
+        attempt: int,
+        before: tuple[LakeFile, ...] = (),
+        limits: BufferLimits | None = None,
+    ) -> None:
+        """Open nothing yet: without rows there is no file. `before` are files that were closed by another writer."""
+        self._task = task
+        self._finder = finder
+        self._limits = limits or BufferLimits()
+        self._storage = LocalStorage()
+        self._names = FileNames(task, finder.name, attempt, len(before))
+        self._options = parquet_options(task)
+        self._converter = RowConverter(table, task.table_schema, finder.bucket)
+        self._layout = KeyLayout(task.table_schema)
+        self._with_changelog = task.table_schema.options.get("changelog-producer") == "input"
+        self._before = before
+        self._next_sequence = max([task.next_sequence, *(unpack_detail(one.detail).max_sequence + 1 for one in before)])
+        self._closed: list[LakeFile] = []
+        self._rolled: frozenset[str] = frozenset()
+        self._place: Place | None = None
+        self._pending: list[pa.RecordBatch] = []
+        self._kinds: list[pa.Array] = []
+        self._rows = 0
+        self._bytes = 0
+        self._ratio = 1.0
+        self._left_out = 0
+        self._encode_s = 0.0
+        self._upload_s = 0.0
+        self._keys_s = 0.0
+
+    def write(self, batch: SourceBatch) -> None:
+        """See `lakeward.ports.LakeWriter.write`."""
+        if not batch.records.num_rows:
+            return
+        started = time.perf_counter()
+        records = own_memory(batch.records)
+        converted = self._converter.convert(records)
+        self._place = self._place or self._finder.place(converted)
+        self._pending.append(converted)
+        self._kinds.append(kinds_of(records.column(CHANGE_COLUMN)))
+        self._rows += converted.num_rows
+        self._bytes += converted.nbytes
+        self._encode_s += time.perf_counter() - started
+        if self._rows >= self._limits.rows or self._bytes >= self._limits.size_bytes or self._amounts_to(1.0):
+            self._flush()
+
+    @property
+    def all_rows_flushed(self) -> bool:
+        """See `lakeward.ports.LakeWriter.all_rows_flushed`."""
+        return not self._pending
+
+    def roll(self) -> tuple[LakeFile, ...]:
+        """See `lakeward.ports.LakeWriter.roll`."""
+        if self._amounts_to(_HALF):
+            self._flush()
+        files = (*self._before, *self._closed)
+        self._rolled = frozenset(file.path for file in files)
+        return files
+
+    def close(self) -> tuple[LakeFile, ...]:
+        """See `lakeward.ports.LakeWriter.close`."""
+        self._flush()
+        return (*self._before, *self._closed)
+
+    def abort(self) -> None:
+        """See `lakeward.ports.LakeWriter.abort`."""
+        self._pending.clear()
+        self._kinds.clear()
+        for file in self._closed:
+            if file.path not in self._rolled:
+                self._storage.delete(file.path)
+
+    @property
+    def left_out(self) -> int:
+        """See `lakeward.ports.LakeWriter.left_out`. A delete is a row of a file here."""
+        return self._left_out
+
+    @property
+    def timings_s(self) -> dict[str, float]:
+        """See `lakeward.ports.LakeWriter.timings_s`."""
+        return {"encode": max(0.0, self._encode_s - self._upload_s), "upload": self._upload_s, "keys": self._keys_s}
+
+    def _amounts_to(self, share: float) -> bool:
+        """Return whether what is pending has so much of the target size, as it compresses."""
+        return bool(self._pending) and self._bytes * self._ratio >= share * self._task.target_size_bytes
+
+    def _flush(self) -> None:
+        """Write what is pending as one file, and one of its changes."""
+        if not self._pending:
+            return
+        started = time.perf_counter()
+        rows = pa.Table.from_batches(self._pending, schema=self._converter.schema)
+        numbers = np.arange(self._next_sequence, self._next_sequence + rows.num_rows, dtype=np.int64)
+        ordered = self._layout.file_rows(rows, pa.array(numbers), pa.chunked_array(self._kinds, pa.int8()))
+        folded = self._layout.last_of_each_key(ordered)
+        self._keys_s += time.perf_counter() - started
+        started = time.perf_counter()
+        sequences = (int(numbers[0]), int(numbers[-1]))
+        if folded.num_rows:
+            file = self._write("data", folded, sequences)
+            self._ratio = file.size_bytes / max(1, self._bytes)
+        if self._with_changelog:
+            self._write(CHANGELOG, ordered, sequences)
+        self._left_out += rows.num_rows - folded.num_rows
+        self._next_sequence += rows.num_rows
+        self._pending.clear()
+        self._kinds.clear()
+        self._rows = self._bytes = 0
+        self._encode_s += time.perf_counter() - started
+
+    def _write(self, kind: str, rows: pa.Table, sequences: tuple[int, int]) -> LakeFile:
+        place = self._place
+        assert place is not None  # noqa: S101 - it is found with the first row
+        path = f"{self._task.location}/{place.folder}bucket-{place.bucket}/{self._names.next(kind)}"
+        file = ParquetFile(self._storage, path, self._layout.schema, self._options)
+        try:
+            file.write(rows)
+            size = file.close()
+        except BaseException:
+            file.drop()
+            self._storage.delete(path)
+            raise
+        self._upload_s += file.upload_s
+        first, last, least, greatest = self._layout.bounds(rows)
+        kinds = rows.column(VALUE_KIND).to_numpy()
+        detail = FileDetail(
+            partition=place.partition,
+            bucket=place.bucket,
+            total_buckets=place.total_buckets,
+            schema_id=self._task.table_schema.id,
+            created_ms=time.time_ns() // 1_000_000,
+            min_sequence=sequences[0],
+            max_sequence=sequences[1],
+            min_key=first,
+            max_key=last,
+            least_key=least,
+            greatest_key=greatest,
+            deleted_rows=int(np.count_nonzero((kinds == DELETE) | (kinds == UPDATE_BEFORE))),
+            base_snapshot=self._task.base_snapshot,
+        )
+        self._closed.append(LakeFile(path, kind, rows.num_rows, size, pack_detail(detail)))
+        return self._closed[-1]

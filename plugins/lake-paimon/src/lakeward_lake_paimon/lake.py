@@ -1,0 +1,224 @@
+"""Implements the port `Lake` on the driver: a warehouse of Paimon tables."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from lakeward.errors import CommitConflictError, FencedError, RolledBackError, StorageError, TableGoneError
+from lakeward.model.results import CommitIds, CommitOutcome
+from lakeward_lake_paimon import files, fitting
+from lakeward_lake_paimon.commit import SnapshotBuilder, next_sequence, round_change, stamp_change
+from lakeward_lake_paimon.expire import expire
+from lakeward_lake_paimon.fitting import missing_fields
+from lakeward_lake_paimon.read_rows import snapshot_rows
+from lakeward_lake_paimon.snapshots import Snapshots, create_snapshot
+from lakeward_lake_paimon.storage import open_warehouse
+from lakeward_lake_paimon.table import Table, copy_ids, copy_path
+from lakeward_lake_paimon.table_schema import new_schema
+from lakeward_lake_paimon.tables import Warehouse
+from lakeward_lake_paimon.task import WriterTask, pack_task
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    import pyarrow as pa
+
+    from lakeward.model.identity import Incarnation, RoundId
+    from lakeward.model.results import CommitRequest, LakeHead
+    from lakeward.model.tables import TablePath, TableSpec
+    from lakeward.ports import Clock
+    from lakeward_lake_paimon.options import PaimonOptions
+    from lakeward_lake_paimon.snapshots import Snapshot
+
+_TRIES = 50
+
+
+class PaimonLake:
+    """See `lakeward.ports.Lake` and `ReadableLake`."""
+
+    name = "paimon"
+
+    def __init__(self, options: PaimonOptions, clock: Clock) -> None:
+        """Open the warehouse.
+
+        Raises:
+            ConfigError: an option does not fit.
+            StorageError: the warehouse cannot be written.
+        """
+        self._options = options
+        self._clock = clock
+        self._storage, root = open_warehouse(options.warehouse)
+        self._storage.make_folder(root)
+        self._warehouse = Warehouse(self._storage, root, clock.wall_ms)
+
+    def open_table(self, table: TableSpec, incarnation: Incarnation) -> LakeHead:
+        """See `lakeward.ports.Lake.open_table`."""
+        return self._warehouse.open(table, incarnation).head()
+
+    def head(self, path: TablePath) -> LakeHead | None:
+        """See `lakeward.ports.Lake.head`."""
+        table = self._warehouse.load(path)
+        return None if table is None else table.head()
+
+    def check_schema(self, table: TableSpec) -> None:
+        """See `lakeward.ports.SchemaCheckedLake.check_schema`."""
+        schema = new_schema(table, system_columns=table.system_columns is not False, time_ms=0)
+        fitting.check_fits(table, schema)
+
+    def read_rows(self, path: TablePath, snapshot_id: int) -> Iterator[pa.RecordBatch]:
+        """See `lakeward.ports.ReadableLake.read_rows`."""
+        return snapshot_rows(self._load(path).location, snapshot_id)
+
+    def stamp(self, path: TablePath, incarnation: Incarnation) -> LakeHead:
+        """See `lakeward.ports.Lake.stamp`."""
+        for _ in range(_TRIES):
+            with self._snapshots(path).pin() as folder:
+                table = Table.load_pinned(self._storage, folder, self._warehouse.location(path), path)
+                found = table.stamp
+                if found == incarnation:
+                    return table.head()
+                if found is not None and found.succeeds(incarnation):
+                    message = f"{path}: a later start of this service, {found}, has taken the table over"
+                    raise FencedError(message, by=str(found))
+                name = str(uuid.uuid4())
+                snapshot = SnapshotBuilder(table, name, self._clock.wall_ms()).build(stamp_change(table, incarnation))
+                if not create_snapshot(folder, snapshot, name):
+                    self.delete(files.leftovers(table, name))
+        message = f"{path}: {_TRIES} commits of others came before the stamp"
+        raise CommitConflictError(message)
+
+    def writer_task(self, table: TableSpec, head: LakeHead, round_id: RoundId) -> bytes:
+        """See `lakeward.ports.Lake.writer_task`."""
+        found = self._load_own(table.path, table.table_id)
+        # Writers match columns by name: values of one that was renamed since `open_table` would be in no file.
+        fitting.check_fits(table, found.schema)
+        if missing := missing_fields(found.schema, table):
+            fitting.refuse(table, f"column {missing[0].name!r}", "none: it went away after the round had begun")
+        task = WriterTask(
+            location=found.location,
+            token=files.round_token(round_id),
+            schema=found.schema.to_bytes(),
+            target_size_bytes=self._options.target_file_size_bytes,
+            compression=self._options.compression,
+            compression_level=self._options.compression_level,
+            base_snapshot=head.snapshot_id or 0,
+            next_sequence=next_sequence(found),
+        )
+        return pack_task(task)
+
+    def new_ids(self, path: TablePath) -> CommitIds:
+        """See `lakeward.ports.Lake.new_ids`."""
+        ids = self._snapshots(path).ids()
+        return CommitIds(str(uuid.uuid4()), ids[-1] + 1 if ids else 1)
+
+    def commit(self, request: CommitRequest) -> CommitOutcome:
+        """See `lakeward.ports.Lake.commit`."""
+        path = request.path
+        self._load(path)
+        with self._snapshots(path).pin() as folder:
+            table = Table.load_pinned(self._storage, folder, self._warehouse.location(path), path)
+            _check_fence(table, request)
+            if table.next_id != request.ids.snapshot_id:
+                return CommitOutcome.CONFLICT
+            change = round_change(table, request, next_sequence(table))
+            snapshot = SnapshotBuilder(table, request.ids.uuid, self._clock.wall_ms()).build(change)
+            if not create_snapshot(folder, snapshot, request.ids.uuid):
+                return CommitOutcome.CONFLICT
+        with suppress(StorageError):  # the commit has landed, whatever happens now
+            self._copy(table, snapshot)
+        return CommitOutcome.LANDED
+
+    def find(self, path: TablePath, round_id: RoundId, step: int) -> int | None:
+        """See `lakeward.ports.Lake.find`."""
+        table = self._warehouse.load(path)
+        return None if table is None else table.find(round_id, step)
+
+    def file_prefix(self, path: TablePath, round_id: RoundId) -> str:
+        """See `lakeward.ports.Lake.file_prefix`."""
+        return files.round_prefix(self._load_own(path, round_id.table_id).location, round_id)
+
+    def list_prefix(self, path: TablePath, prefix: str) -> tuple[str, ...]:  # noqa: ARG002 - the prefix is a full path
+        """See `lakeward.ports.Lake.list_prefix`."""
+        return files.list_prefix(self._storage, prefix)
+
+    def commit_leftovers(self, path: TablePath, ids: CommitIds) -> tuple[str, ...]:
+        """See `lakeward.ports.Lake.commit_leftovers`."""
+        return files.leftovers(self._load(path), ids.uuid)
+
+    def referenced(self, path: TablePath, files: Collection[str]) -> frozenset[str]:
+        """See `lakeward.ports.Lake.referenced`."""
+        return _referenced(self._load(path), files)
+
+    def delete(self, files: Collection[str]) -> None:
+        """See `lakeward.ports.Lake.delete`."""
+        for path in files:
+            self._storage.delete(path)
+
+    def expire(self, path: TablePath, keep: frozenset[int]) -> int:
+        """See `lakeward.ports.Lake.expire`."""
+        self._load(path)
+        with self._snapshots(path).pin() as folder:
+            table = Table.load_pinned(self._storage, folder, self._warehouse.location(path), path)
+            return expire(table, folder, keep, self._options.keep_snapshots)
+
+    def close(self) -> None:
+        """See `lakeward.ports.Lake.close`; nothing is held."""
+
+    def _copy(self, table: Table, snapshot: Snapshot) -> None:
+        """Keep a copy of our newest commit, and delete older ones."""
+        location = table.location
+        self._storage.write(copy_path(location, snapshot.id), snapshot.to_bytes())
+        for number in copy_ids(self._storage, location):
+            if number < snapshot.id:
+                self._storage.delete(copy_path(location, number))
+
+    def _snapshots(self, path: TablePath) -> Snapshots:
+        return Snapshots(self._storage, self._warehouse.location(path))
+
+    def _load(self, path: TablePath) -> Table:
+        table = self._warehouse.load(path)
+        if table is None:
+            message = f"{path}: the lake has no such table"
+            raise TableGoneError(message)
+        return table
+
+    def _load_own(self, path: TablePath, table_id: int) -> Table:
+        """Load the lake table of a table id; after a pause, the name may belong to a later table's lake table."""
+        table = self._load(path)
+        if table.owner is not None and table.owner.table_id != table_id:
+            message = f"{path}: the lake table belongs to table id {table.owner.table_id}, expected {table_id}"
+            raise TableGoneError(message)
+        return table
+
+
+def _referenced(table: Table, named: Collection[str]) -> frozenset[str]:
+    return files.referenced(table, named)
+
+
+def _check_fence(table: Table, request: CommitRequest) -> None:
+    """Check on the head that the commit is built on: whose table, whose stamp, which newest commit.
+
+    Raises:
+        FencedError: one of them is another one now.
+    """
+    owner = None if table.owner is None else table.owner.table_id
+    if owner != request.table_id:
+        message = f"{request.path}: the lake table belongs to table id {owner}, expected {request.table_id}"
+        raise FencedError(message)
+    stamp = table.stamp
+    if stamp != request.incarnation:
+        message = f"{request.path}: the stamp on the head is {stamp}, expected {request.incarnation}"
+        raise FencedError(message, by="" if stamp is None else str(stamp))
+    try:
+        commit = table.newest_commit()
+    except RolledBackError as rolled_back:
+        raise FencedError(str(rolled_back)) from rolled_back
+    newest = None if commit is None else commit.id
+    if newest != request.base_commit:
+        message = (
+            f"{request.path}: the newest commit with offsets is snapshot {newest}, expected {request.base_commit}, "
+            "from which the round was enumerated"
+        )
+        raise FencedError(message)

@@ -1,0 +1,35 @@
+"""The keys of the `[lake]` section for `type = "paimon"`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import msgspec
+
+from lakeward.model.options import ByteSize, LocalPath, Meta, Options
+
+
+class PaimonOptions(Options, frozen=True, kw_only=True):
+    """Where the tables lie, and how files are written."""
+
+    warehouse: Annotated[
+        LocalPath, Meta(description="Directory or URI of the warehouse: tables lie in `WAREHOUSE/DATABASE.db/TABLE`.")
+    ]
+    metastore: Annotated[
+        Literal["filesystem"],
+        Meta(description="Which catalog knows the tables, as Paimon names it: `filesystem`, the warehouse itself."),
+    ] = "filesystem"
+    properties: Annotated[
+        Mapping[str, str],
+        Meta(description="Further properties of the file system, such as `s3.endpoint`.", extra={"secret": True}),
+    ] = msgspec.field(default_factory=dict)
+    target_file_size_bytes: Annotated[
+        ByteSize, Meta(gt=0, description="A data file is closed at this size in bytes, compressed.")
+    ] = 128 * 1024 * 1024
+    compression: Annotated[
+        Literal["zstd", "snappy", "lz4", "gzip", "brotli", "none"],
+        Meta(description="Codec of data files. A table's option `file.compression` wins."),
+    ] = "zstd"
+    compression_level: Annotated[int, Meta(description="Level of the codec, where it has one.")] = 1
+    keep_snapshots: Annotated[int, Meta(gt=0, description="So many of the newest snapshots of a table are kept.")] = 20

@@ -1,0 +1,48 @@
+"""Finds the partition and the bucket of Paimon in which a writer's rows lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakeward_lake_paimon.binary_row import encode_row, value_of
+from lakeward_lake_paimon.datafile import Place
+from lakeward_lake_paimon.partitions import partition_folder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lakeward.model.splits import Split
+    from lakeward.model.tables import TableBucket
+    from lakeward_lake_paimon.table_schema import TableSchema
+
+_UNAWARE = 0
+"""The bucket of all files of a log table without buckets."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceFinder:
+    """Where the rows of one split lie: all of them in one partition and one bucket.
+
+    `bucket` is the source's, None where rows of several buckets come. The partition is that of the first row, for a row
+    has its values with their types.
+    """
+
+    schema: TableSchema
+    name: str
+    bucket: TableBucket | None
+
+    @classmethod
+    def of_split(cls, schema: TableSchema, split: Split) -> PlaceFinder:
+        """Return the finder for a split's rows."""
+        return cls(schema, split.split_id, split.bucket)
+
+    def place(self, rows: pa.RecordBatch) -> Place:
+        """Return where rows lie; there is at least one, in the lake's columns."""
+        fields = self.schema.named(self.schema.partition_keys)
+        kinds = [field.kind for field in fields]
+        values = [value_of(rows.column(field.name)[0], field.kind) for field in fields]
+        total = self.schema.bucket
+        bucket = _UNAWARE if total < 0 or self.bucket is None else self.bucket.bucket
+        folder = partition_folder(self.schema, values)
+        return Place(folder, encode_row(values, kinds), bucket, total, self.name)

@@ -1,0 +1,39 @@
+"""The entry point `paimon` of group `lakeward.lake`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakeward_lake_paimon.key_writer import KeyWriter
+from lakeward_lake_paimon.options import PaimonOptions
+from lakeward_lake_paimon.places import PlaceFinder
+from lakeward_lake_paimon.task import unpack_task
+from lakeward_lake_paimon.writer import AppendWriter
+
+if TYPE_CHECKING:
+    from lakeward.model.checkpoints import SplitProgress
+    from lakeward.model.splits import Split
+    from lakeward.model.tables import TableSpec
+    from lakeward.ports import Clock, Lake, LakeWriter
+
+
+class PaimonLakePlugin:
+    """See `lakeward.hooks.plugins.LakePlugin`."""
+
+    conformance_level = "chaos"
+    options = PaimonOptions
+
+    def open(self, options: PaimonOptions, clock: Clock) -> Lake:
+        """See `lakeward.hooks.plugins.LakePlugin.open`."""
+        from lakeward_lake_paimon.lake import PaimonLake  # noqa: PLC0415 - workers need no manifests
+
+        return PaimonLake(options, clock)
+
+    def writer(
+        self, task: bytes, table: TableSpec, split: Split, attempt: int, progress: SplitProgress | None = None
+    ) -> LakeWriter:
+        """See `lakeward.hooks.plugins.LakePlugin.writer`."""
+        make = KeyWriter if table.has_primary_key else AppendWriter
+        known = unpack_task(task)
+        before = () if progress is None else progress.files
+        return make(known, table, PlaceFinder.of_split(known.table_schema, split), attempt, before)

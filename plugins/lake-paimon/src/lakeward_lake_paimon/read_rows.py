@@ -1,0 +1,148 @@
+"""Reads a snapshot as any other program would, for `lakeward verify`: what the writers use is not used.
+
+Rows of a key table are merged bucket by bucket: each file of level 0 is a sorted run, and so are the files of each
+other level together.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakeward.errors import LakeError
+from lakeward_lake_paimon.avro_file import AvroError, read_avro
+from lakeward_lake_paimon.kinds import arrow_type, parse_kind
+from lakeward_lake_paimon.merging import merge_runs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+_BATCH_ROWS = 65_536
+_DELETED = 1
+_GONE_KINDS = pa.array([1, 3], pa.int8())
+"""Row kinds of rows that are no more: from before an update, and deleted."""
+
+_Json = dict[str, Any]
+
+
+def snapshot_rows(location: str, snapshot_id: int) -> Iterator[pa.RecordBatch]:
+    """Yield the live rows of a snapshot; see `lakeward.ports.ReadableLake.read_rows`.
+
+    Raises:
+        LakeError: the snapshot, or a file of it, is gone or cannot be read.
+    """
+    try:
+        reader = _Reader(location, snapshot_id)
+        yield pa.RecordBatch.from_arrays([pa.nulls(0, one.type) for one in reader.schema], schema=reader.schema)
+        yield from reader.rows()
+    except (OSError, AvroError, KeyError, ValueError, pa.ArrowException) as broken:
+        message = f"{location}: snapshot {snapshot_id} cannot be read: {broken}"
+        raise LakeError(message) from broken
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    path: str
+    level: int
+    schema_id: int
+    first_sequence: int
+    first_key: bytes
+
+
+class _Reader:
+    """Reads one snapshot."""
+
+    def __init__(self, location: str, snapshot_id: int) -> None:
+        self._location = location
+        said = json.loads(Path(f"{location}/snapshot/snapshot-{snapshot_id}").read_bytes())
+        self._lists = (said["baseManifestList"], said["deltaManifestList"])
+        self._schemas: dict[int, _Json] = {}
+        newest = max(int(one.name.partition("-")[2]) for one in Path(f"{location}/schema").glob("schema-*"))
+        self._now = self._schema(newest)
+        fields = [(one["name"], arrow_type(parse_kind(one["type"]))) for one in self._now["fields"]]
+        self.schema = pa.schema(fields)
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, at most `_BATCH_ROWS` in a batch for each run of a bucket."""
+        for files in self._buckets().values():
+            tables = self._merged(files) if self._now["primaryKeys"] else self._appended(files)
+            for table in tables:
+                yield from table.to_batches()
+
+    def _buckets(self) -> Mapping[tuple[bytes, int], list[_File]]:
+        live: dict[tuple[bytes, int, str, int], _Json] = {}
+        for name in self._lists:
+            for manifest in self._records(name):
+                for entry in self._records(manifest["_FILE_NAME"]):
+                    file = entry["_FILE"]
+                    key = (entry["_PARTITION"], entry["_BUCKET"], file["_FILE_NAME"], file["_LEVEL"])
+                    if entry["_KIND"] == _DELETED:
+                        del live[key]
+                    else:
+                        live[key] = file
+        found: dict[tuple[bytes, int], list[_File]] = defaultdict(list)
+        folders = self._folders()
+        for (partition, bucket, name, level), file in live.items():
+            path = file.get("_EXTERNAL_PATH") or folders[name]
+            numbers = (level, file["_SCHEMA_ID"], file["_MIN_SEQUENCE_NUMBER"])
+            found[partition, bucket].append(_File(path, *numbers, file["_MIN_KEY"]))
+        return found
+
+    def _folders(self) -> dict[str, str]:
+        """Return the path of each data file by its name: names are unique, and so no partition has to be named."""
+        return {one.name: str(one) for one in Path(self._location).rglob("bucket-*/*.parquet")}
+
+    def _records(self, name: str) -> Iterator[_Json]:
+        return read_avro(Path(f"{self._location}/manifest/{name}").read_bytes())
+
+    def _schema(self, number: int) -> _Json:
+        if number not in self._schemas:
+            stored = json.loads(Path(f"{self._location}/schema/schema-{number}").read_bytes())
+            self._schemas[number] = stored
+        return self._schemas[number]
+
+    def _appended(self, files: Iterable[_File]) -> Iterator[pa.Table]:
+        for file in sorted(files, key=lambda one: one.first_sequence):
+            yield from self._tables(file, ())
+
+    def _merged(self, files: Iterable[_File]) -> Iterator[pa.Table]:
+        keys = [name for name in self._now["primaryKeys"] if name not in self._now["partitionKeys"]]
+        system = [*(f"_KEY_{name}" for name in keys), "_SEQUENCE_NUMBER", "_VALUE_KIND"]
+        levels: dict[object, list[_File]] = defaultdict(list)
+        for file in files:
+            levels[file.path if not file.level else file.level].append(file)
+        runs = [self._run(one, system) for one in levels.values()]
+        for rows in merge_runs(runs, system[: len(keys)]):
+            gone = pc.is_in(rows.column("_VALUE_KIND"), value_set=_GONE_KINDS)
+            yield rows.filter(pc.invert(gone)).drop_columns(system)
+
+    def _run(self, files: list[_File], system: list[str]) -> Iterator[pa.Table]:
+        """Yield the rows of one sorted run; the first row of each file says where it stands among the others."""
+        keys = [name for name in system if name.startswith("_KEY_")]
+        if len(files) > 1:
+            firsts = pa.concat_tables([pq.ParquetFile(one.path).read_row_group(0, keys).slice(0, 1) for one in files])
+            order = pc.sort_indices(firsts, sort_keys=[(name, "ascending") for name in keys])
+            files = [files[place.as_py()] for place in order]
+        for file in files:
+            yield from self._tables(file, system)
+
+    def _tables(self, file: _File, system: Iterable[str]) -> Iterator[pa.Table]:
+        """Yield a file's rows in the table's columns of now: a column is known by its id, whatever it was called."""
+        then = {one["id"]: one["name"] for one in self._schema(file.schema_id)["fields"]}
+        source = pq.ParquetFile(file.path)
+        for batch in source.iter_batches(_BATCH_ROWS):
+            columns = {name: batch.column(name) for name in system}
+            for field, one in zip(self.schema, self._now["fields"], strict=True):
+                name = then.get(one["id"])
+                there = name is not None and name in batch.schema.names
+                columns[field.name] = (
+                    pc.cast(batch.column(name), field.type) if there else pa.nulls(batch.num_rows, field.type)
+                )
+            yield pa.table(columns)

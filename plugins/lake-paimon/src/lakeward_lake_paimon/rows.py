@@ -1,0 +1,101 @@
+"""Converts a source's batches to the columns of the lake table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeward.errors import RowError
+from lakeward.model.batches import find_failing
+from lakeward.model.tables import BUCKET_COLUMN, OFFSET_COLUMN
+from lakeward_lake_paimon.kinds import arrow_field
+
+if TYPE_CHECKING:
+    from lakeward.model.tables import TableBucket, TableSpec
+    from lakeward_lake_paimon.table_schema import TableSchema
+
+
+class RowConverter:
+    """Converts source batches to lake batches: names, types, system columns, missing columns."""
+
+    def __init__(self, table: TableSpec, schema: TableSchema, bucket: TableBucket | None) -> None:
+        """Remember the target; messages name the source's table.
+
+        The number of `bucket` is the value of `__bucket`; None where batches have that column.
+        """
+        self._table = table
+        self._bucket = bucket
+        self.schema = pa.schema([arrow_field(field) for field in schema.fields])
+
+    def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the same rows in the lake's columns.
+
+        Raises:
+            RowError: a value does not fit its column; names column, row and value.
+        """
+        columns = [self._column(batch, field) for field in self.schema]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _column(self, batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+        position = batch.schema.get_field_index(field.name)
+        if position >= 0:
+            array = self._cast(batch, batch.column(position), field)
+        elif field.name == BUCKET_COLUMN and self._bucket is not None:
+            array = pa.array(np.full(batch.num_rows, self._bucket.bucket, dtype=np.int32))
+        else:
+            array = pa.nulls(batch.num_rows, field.type)
+        if not field.nullable and array.null_count:
+            row = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
+            raise self._refusal(batch, field, row, None, "a value")
+        return array
+
+    def _cast(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> pa.Array:
+        if array.type.equals(field.type):
+            return array
+        in_key = field.name in self._table.primary_key
+        try:
+            return _cast(array, field.type, exact=in_key)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as unfit:
+            row = _first_unfit(array, field.type, exact=in_key)
+            value = _plain(array.slice(row, 1)) if row < len(array) else "?"
+            raise self._refusal(batch, field, row, value, f"a value of type {field.type}") from unfit
+
+    def _refusal(self, batch: pa.RecordBatch, field: pa.Field, row: int, value: object, expected: str) -> RowError:
+        offset = batch.column(OFFSET_COLUMN)[row].as_py() if row < batch.num_rows else "?"
+        bucket: object = self._bucket
+        if bucket is None:
+            bucket = batch.column(BUCKET_COLUMN)[row].as_py() if row < batch.num_rows else "?"
+        return RowError.at(self._table.path, bucket, offset, field.name, expected=expected, found=value)
+
+
+def _cast(array: pa.Array, target: pa.DataType, *, exact: bool) -> pa.Array:
+    """Cast without loss, except for times finer than the lake's, which are rounded down; in a key they are refused.
+
+    Raises:
+        pa.ArrowInvalid: a value does not fit.
+    """
+    return pc.cast(array, options=pc.CastOptions(target, allow_time_truncate=not exact))
+
+
+def _plain(array: pa.Array) -> object:
+    """Return the only value of an array; Python's times have no nanoseconds, and need a database of time zones."""
+    try:
+        return array[0].as_py()
+    except (ValueError, OverflowError):
+        return array.to_string(indent=0)
+
+
+def _first_unfit(array: pa.Array, target: pa.DataType, *, exact: bool) -> int:
+    """Return the first row that cannot be cast."""
+
+    def fails(first: int, count: int) -> bool:
+        try:
+            _cast(array.slice(first, count), target, exact=exact)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return True
+        return False
+
+    return find_failing(len(array), fails)

@@ -1,0 +1,155 @@
+"""Snapshots: the files `snapshot/snapshot-N`, which are numbered from 1 without a gap at their end."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from lakeward.errors import CorruptFileError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from lakeward_lake_paimon.storage import LocalStorage, PinnedFolder
+
+VERSION = 3
+"""Of snapshot files, since Paimon 0.4."""
+FIRST = 1
+_NAME = re.compile(r"snapshot-(\d+)")
+_TAG = re.compile(r"tag-.+")
+_LATEST, _EARLIEST = "LATEST", "EARLIEST"
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What a snapshot file says. A base list names the manifests of the snapshot before, a delta list the new ones."""
+
+    version: int
+    id: int
+    schema_id: int
+    base_manifest_list: str
+    delta_manifest_list: str
+    commit_user: str
+    commit_identifier: int
+    commit_kind: str
+    time_millis: int
+    base_manifest_list_size: int | None = None
+    delta_manifest_list_size: int | None = None
+    changelog_manifest_list: str | None = None
+    changelog_manifest_list_size: int | None = None
+    index_manifest: str | None = None
+    total_record_count: int | None = None
+    delta_record_count: int | None = None
+    changelog_record_count: int | None = None
+    watermark: int | None = None
+    statistics: str | None = None
+    properties: dict[str, str] | None = None
+    next_row_id: int | None = None
+    log_offsets: dict[str, Any] | None = None
+
+    @property
+    def said(self) -> Mapping[str, str]:
+        """The properties; none where there are none."""
+        return self.properties or {}
+
+    @property
+    def lists(self) -> tuple[str, ...]:
+        """The names of its manifest lists."""
+        lists = (self.base_manifest_list, self.delta_manifest_list, self.changelog_manifest_list)
+        return tuple(one for one in lists if one)
+
+    def to_bytes(self) -> bytes:
+        """Return the snapshot file."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2)
+
+
+_SNAPSHOTS = msgspec.json.Decoder(Snapshot)
+"""Made while this is imported: threads that learn a type at the same time crash the process."""
+
+
+class Snapshots:
+    """The snapshots of one table."""
+
+    def __init__(self, storage: LocalStorage, location: str) -> None:
+        """Read nothing yet; `location` is the table's folder."""
+        self._storage = storage
+        self._folder = f"{location}/snapshot"
+        self._tags = f"{location}/tag"
+
+    def path(self, number: int) -> str:
+        """Return the path of a snapshot's file."""
+        return f"{self._folder}/snapshot-{number}"
+
+    def ids(self) -> tuple[int, ...]:
+        """Return the ids of all snapshots that are there, ascending."""
+        matches = (_NAME.fullmatch(name) for name in self._storage.names(self._folder))
+        return tuple(sorted(int(found[1]) for found in matches if found))
+
+    def read(self, number: int) -> Snapshot | None:
+        """Return a snapshot, None if it is not there.
+
+        Raises:
+            CorruptFileError: it cannot be read.
+        """
+        return self._read(self.path(number))
+
+    def latest(self) -> Snapshot | None:
+        """Return the head, None if the table has none."""
+        ids = self.ids()
+        return None if not ids else self.read(ids[-1])
+
+    def newest_first(self) -> Iterator[Snapshot]:
+        """Yield the snapshots from the head down. One that is expired meanwhile is left out."""
+        for number in reversed(self.ids()):
+            if (found := self.read(number)) is not None:
+                yield found
+
+    def tagged(self) -> Iterator[Snapshot]:
+        """Yield the snapshots that tags keep."""
+        for name in self._storage.names(self._tags):
+            if _TAG.fullmatch(name) and (found := self._read(f"{self._tags}/{name}")) is not None:
+                yield found
+
+    def pin(self) -> PinnedFolder:
+        """Open the folder of the snapshots to change it; see `create_snapshot`."""
+        return self._storage.pin(self._folder)
+
+    def _read(self, path: str) -> Snapshot | None:
+        data = self._storage.read(path)
+        if data is None:
+            return None
+        try:
+            found = _SNAPSHOTS.decode(data)
+        except msgspec.DecodeError as damaged:
+            raise CorruptFileError(path, "a snapshot of Paimon as JSON", str(damaged)) from damaged
+        if found.version != VERSION:
+            raise CorruptFileError(path, f"a snapshot of version {VERSION}", found.version)
+        return found
+
+
+def create_snapshot(folder: PinnedFolder, snapshot: Snapshot, tag: str) -> bool:
+    """Make a snapshot the head; return False if another one of its number is there.
+
+    Raises:
+        StorageError: the disk refused, and nothing was created.
+        OutcomeUnknownError: it cannot be told whether it was created.
+    """
+    if not folder.create(f"snapshot-{snapshot.id}", snapshot.to_bytes(), tag):
+        return False
+    with suppress(StorageError):  # readers that find a hint too old list the folder
+        folder.replace(_LATEST, str(snapshot.id).encode())
+        if snapshot.id == FIRST:
+            say_earliest(folder, FIRST)
+    return True
+
+
+def say_earliest(folder: PinnedFolder, number: int) -> None:
+    """Write the hint from which on readers look for snapshots."""
+    folder.replace(_EARLIEST, str(number).encode())
+
+
+def delete_snapshot(folder: PinnedFolder, number: int) -> None:
+    """Delete a snapshot's file."""
+    folder.delete(f"snapshot-{number}")

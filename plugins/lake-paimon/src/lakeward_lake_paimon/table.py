@@ -1,0 +1,233 @@
+"""A lake table as it was read at one moment: who owns it, its schema, its snapshots, the copy of its newest commit.
+
+Beside Paimon's own folders a table has the folder `_lakeward`: `table.json` says which table of the source it belongs
+to; `commit-N` is a copy of the newest commit of ours, which shows a table that was rolled back, and outlives an expiry
+by another program; `offsets-*` are offsets that are too long for a snapshot.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from lakeward.errors import CorruptFileError, LakeError, RolledBackError, TableGoneError
+from lakeward.model.identity import Incarnation
+from lakeward.model.results import LakeHead
+from lakeward_lake_paimon.manifests import Manifests
+from lakeward_lake_paimon.offsets import carries_offsets, incarnation_of, offset_commit, round_of
+from lakeward_lake_paimon.snapshots import Snapshot, Snapshots
+from lakeward_lake_paimon.table_schema import newest_schema
+
+if TYPE_CHECKING:
+    from lakeward.model.identity import RoundId
+    from lakeward.model.results import OffsetCommit
+    from lakeward.model.tables import TablePath
+    from lakeward_lake_paimon.storage import LocalStorage, PinnedFolder
+    from lakeward_lake_paimon.table_schema import TableSchema
+
+OWN_FOLDER = "_lakeward"
+_COPY = re.compile(r"commit-(\d+)")
+_TRIES = 20
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """`table.json`: the source's table that a lake table belongs to.
+
+    `uuid` is the lake table's own. `opened_by` is the start that created or adopted it: it fences earlier starts until
+    the table has a stamp.
+    """
+
+    version: int
+    table_id: int
+    uuid: str
+    opened_by: str
+
+    @property
+    def opener(self) -> Incarnation:
+        """The start that created or adopted the table."""
+        return Incarnation.parse(self.opened_by)
+
+
+_OWNERS = msgspec.json.Decoder(Owner)
+_COPIES = msgspec.json.Decoder(Snapshot)
+"""Made while this is imported: threads that learn a type at the same time crash the process."""
+
+
+def owner_path(location: str) -> str:
+    """Return the path of a table's `table.json`."""
+    return f"{location}/{OWN_FOLDER}/table.json"
+
+
+def read_owner(storage: LocalStorage, location: str) -> Owner | None:
+    """Return whom a lake table belongs to; None where no service of ours has opened it yet.
+
+    Raises:
+        CorruptFileError: `table.json` is damaged, or of another version.
+    """
+    path = owner_path(location)
+    data = storage.read(path)
+    if data is None:
+        return None
+    try:
+        found = _OWNERS.decode(data)
+    except msgspec.DecodeError as damaged:
+        raise CorruptFileError(path, "a table's owner as JSON", str(damaged)) from damaged
+    if found.version != 1:
+        raise CorruptFileError(path, "an owner of version 1", found.version)
+    return found
+
+
+def copy_ids(storage: LocalStorage, location: str) -> list[int]:
+    """Return the ids of the commits that there are copies of, ascending."""
+    matches = (_COPY.fullmatch(name) for name in storage.names(f"{location}/{OWN_FOLDER}"))
+    return sorted(int(found[1]) for found in matches if found)
+
+
+def copy_path(location: str, number: int) -> str:
+    """Return the path of the copy of a commit."""
+    return f"{location}/{OWN_FOLDER}/commit-{number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """See the module. `snapshots` are those that are there, the newest first."""
+
+    path: TablePath
+    location: str
+    storage: LocalStorage
+    owner: Owner | None
+    schema: TableSchema
+    snapshots: tuple[Snapshot, ...]
+    copy: Snapshot | None
+
+    @classmethod
+    def load(cls, storage: LocalStorage, location: str, path: TablePath) -> Table | None:
+        """Read a table, None if it is not there."""
+        # The owner last: a table that takes this path meanwhile has another one, and readers compare it.
+        for _ in range(_TRIES):
+            before = read_owner(storage, location)
+            schema = newest_schema(storage, location)
+            if schema is None:
+                return None
+            snapshots = tuple(Snapshots(storage, location).newest_first())
+            copies = copy_ids(storage, location)
+            data = storage.read(copy_path(location, copies[-1])) if copies else None
+            copy = None if data is None else _COPIES.decode(data)
+            if read_owner(storage, location) == before:
+                return cls(path, location, storage, before, schema, snapshots, copy)
+        message = f"{path}: another table took the path {location} while it was read, {_TRIES} times in a row"
+        raise LakeError(message)
+
+    @classmethod
+    def load_pinned(cls, storage: LocalStorage, folder: PinnedFolder, location: str, path: TablePath) -> Table:
+        """Read the table whose folder of snapshots was opened before.
+
+        Raises:
+            TableGoneError: it is not there, or another one has taken its path.
+        """
+        table = cls.load(storage, location, path)
+        if table is None or not folder.is_at_its_path:
+            message = f"{path}: the lake has no such table any more"
+            raise TableGoneError(message)
+        return table
+
+    @property
+    def manifests(self) -> Manifests:
+        """The table's manifests."""
+        return Manifests(self.storage, self.location)
+
+    @property
+    def latest(self) -> Snapshot | None:
+        """The head, None if there is none."""
+        return self.snapshots[0] if self.snapshots else None
+
+    @property
+    def next_id(self) -> int:
+        """The id of the next snapshot."""
+        return 1 if self.latest is None else self.latest.id + 1
+
+    @property
+    def stamp(self) -> Incarnation | None:
+        """The incarnation of the newest snapshot that carries one."""
+        return next((found for found in map(incarnation_of, self.snapshots) if found is not None), None)
+
+    def newest_commit(self) -> Snapshot | None:
+        """Return the newest snapshot that carries offsets, which may be a copy of one that was expired.
+
+        Raises:
+            RolledBackError: the table was rolled back behind its newest commit.
+        """
+        behind = self._check_copy()
+        found = next((one for one in self.snapshots if carries_offsets(one)), None)
+        return self.copy if found is None and behind else found
+
+    def find(self, round_id: RoundId, step: int) -> int | None:
+        """Return the id of a round's commit, None if it is not there."""
+        wanted = (str(round_id.incarnation), round_id.name, str(step))
+        there = (
+            [*self.snapshots, self.copy] if self.copy is not None and self._is_expired(self.copy) else self.snapshots
+        )
+        return next((one.id for one in there if one is not None and round_of(one) == wanted), None)
+
+    def head(self) -> LakeHead:
+        """Return the state of the table.
+
+        Raises:
+            RolledBackError: the table was rolled back behind its newest commit.
+            CorruptFileError: offsets or an incarnation are damaged.
+        """
+        newest = self.newest_commit()
+        commit = None if newest is None else offset_commit(newest, self._read_own)
+        latest = self.latest
+        manifests = () if latest is None else self.manifests.manifests_of(latest)
+        return LakeHead(
+            path=self.path,
+            table_id=None if self.owner is None else self.owner.table_id,
+            location=self.location,
+            snapshot_id=None if latest is None else latest.id,
+            stamp=self.stamp,
+            commit=commit,
+            own=commit if commit is None or commit.incarnation is not None else self._own_commit(),
+            files=sum(one.added - one.deleted for one in manifests),
+        )
+
+    def _own_commit(self) -> OffsetCommit | None:
+        ours = (one for one in self.snapshots if carries_offsets(one) and incarnation_of(one) is not None)
+        found = next(ours, self.copy)
+        return None if found is None else offset_commit(found, self._read_own)
+
+    def _read_own(self, name: str) -> bytes:
+        path = f"{self.location}/{OWN_FOLDER}/{name}"
+        data = self.storage.read(path)
+        if data is None:
+            raise CorruptFileError(path, "an offsets file", "nothing")
+        return data
+
+    def _is_expired(self, snapshot: Snapshot) -> bool:
+        """Return whether a snapshot is below all that are there."""
+        return bool(self.snapshots) and snapshot.id < self.snapshots[-1].id
+
+    def _check_copy(self) -> bool:
+        """Return whether the newest commit of ours was expired by another program.
+
+        Raises:
+            RolledBackError: it is not there, nor can it have been expired.
+        """
+        copy = self.copy
+        if copy is None:
+            return False
+        there = next((one for one in self.snapshots if one.id == copy.id), None)
+        if there is not None and there.delta_manifest_list == copy.delta_manifest_list:
+            return False
+        if there is None and self._is_expired(copy):
+            return True
+        found = "another snapshot of that number" if there is not None else "it gone"
+        message = (
+            f"{self.path}: the lake table was rolled back: {copy_path(self.location, copy.id)} is a copy of the newest "
+            f"commit, found {found} in the table (head {0 if self.latest is None else self.latest.id}). Roll forward "
+            "again, or, to tier anew from the offsets of the head, delete that copy"
+        )
+        raise RolledBackError(message)
