@@ -11,11 +11,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).with_name("kit")))
 
-from lakeward.testing.clock import FakeClock
 from lakeward_lake_paimon.options import PaimonOptions
 from lakeward_lake_paimon.plugin import PaimonLakePlugin
-from lakeward_paimon_kit.rollback import roll_back_to
 from lakeward_paimon_kit.reader import PythonReader
+from lakeward_paimon_kit.rollback import roll_back_to
+from lakeward_testing.clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lakeward.testing.lake_conformance import LakeConformance
 from lakeward_lake_paimon.plugin import PaimonLakePlugin
 from lakeward_paimon_kit.shapes import ShapedPlugin
+from lakeward_testing.lake_conformance import LakeConformance
 
 pytestmark = pytest.mark.slow
 

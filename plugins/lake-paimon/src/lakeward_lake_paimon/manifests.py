@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from lakeward_lake_paimon.binary_row import Value
+    from lakeward_lake_paimon.kinds import Kind
     from lakeward_lake_paimon.snapshots import Snapshot
     from lakeward_lake_paimon.storage import LocalStorage
-    from lakeward_lake_paimon.kinds import Kind
 
 VERSION = 2
 """Of both kinds of files, since Paimon 0.4."""

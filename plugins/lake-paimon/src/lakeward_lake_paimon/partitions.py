@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from lakeward.errors import SchemaMismatchError
@@ -67,10 +66,16 @@ def _named(kind: Kind, value: Value) -> str:
     if kind.root == "TIME":
         return _time(kind, value)
     if kind.root == "DECIMAL":
-        return f"{Decimal(value).scaleb(-kind.scale):f}"
+        return _decimal(kind, value)
     if kind.root == "BOOLEAN":
         return str(value).lower()
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _decimal(kind: Kind, value: int) -> str:
+    digits = str(abs(value)).rjust(kind.scale + 1, "0")
+    whole = f"{digits[: -kind.scale]}.{digits[-kind.scale :]}" if kind.scale else digits
+    return f"-{whole}" if value < 0 else whole
 
 
 def _timestamp(kind: Kind, millis: int, nanos: int) -> str:

@@ -1,0 +1,152 @@
+"""Paimon's Java reader reads our tables: every type as a column, in a key and as a partition; rows, deletes, changes.
+
+The reader's jar (46 MB) is fetched from Maven Central once. Where it cannot be had, the tests are skipped and say why.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from lakeward.model.results import CommitOutcome
+from lakeward.model.tables import Change
+from lakeward_paimon_kit.java import JavaReader, java_reader
+from lakeward_paimon_kit.made import TYPES, create_as_fluss, required
+from lakeward_testing.lake_tables import (
+    COLUMNS,
+    PATH,
+    TieringRound,
+    incarnation,
+    key_table,
+    log_split,
+    log_table,
+    snapshot_split,
+    source_batch,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakeward.model.tables import TableSpec
+    from lakeward.ports import Lake
+    from lakeward_lake_paimon.options import PaimonOptions
+    from lakeward_lake_paimon.plugin import PaimonLakePlugin
+
+pytestmark = pytest.mark.spark
+KEY_TYPES = [name for name in TYPES if name not in {"f", "d", "a", "m", "r", "deep", "tm6"}]
+
+
+@pytest.fixture(scope="module")
+def java() -> Iterator[JavaReader]:
+    """Paimon's own reader."""
+    with java_reader() as reader:
+        yield reader
+
+
+def tier(plugin: PaimonLakePlugin, lake: Lake, table: TableSpec, rows: list[dict[str, Any]], **told: Any) -> None:  # noqa: ANN401 - see below
+    """Write rows of bucket 0 and commit them: `changes`, `number` of the round, `partition`."""
+    tiering = TieringRound(plugin, lake, table, incarnation(), told.get("number", 1))
+    split = log_split(table, 0, told.get("partition", ()))
+    tiering.write(split, [source_batch(table.schema, rows, changes=told.get("changes"))])
+    assert lake.commit(tiering.request(source_path="/offsets")) is CommitOutcome.LANDED
+
+
+@pytest.mark.parametrize("system", [True, False], ids=["legacy", "clean"])
+@pytest.mark.parametrize("keyed", [False, True], ids=["log", "key"])
+def test_each_type_comes_back(
+    plugin: PaimonLakePlugin, lake: Lake, options: PaimonOptions, java: JavaReader, *, keyed: bool, system: bool
+) -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), *(pa.field(n, one[1]) for n, one in TYPES.items())])
+    table = (key_table if keyed else log_table)(schema)
+    types = {"id": "BIGINT NOT NULL" if keyed else "BIGINT", **{name: one[0] for name, one in TYPES.items()}}
+    create_as_fluss(options, table, types, system=system)
+    values = {name: one[2] for name, one in TYPES.items()}
+    tier(plugin, lake, table, [{"id": 1, **values}, {"id": 2}])
+    found = java.rows(java.table(options.warehouse, "shop.orders"), *schema.names)
+    assert found == [("1", *(one[3] for one in TYPES.values())), ("2", *[None] * len(TYPES))]
+
+
+@pytest.mark.parametrize("name", KEY_TYPES)
+def test_a_key_of_each_type_is_ordered_as_paimon_orders_it(
+    plugin: PaimonLakePlugin, lake: Lake, options: PaimonOptions, java: JavaReader, name: str
+) -> None:
+    stored, kind, value, text = TYPES[name]
+    others = {"b": False, "bn": b"\xff\x00\x00", "byt": b"\xff", "s": "a", "c": "zzzzz"}
+    other = others.get(name) if name in others else _next(value)
+    schema = pa.schema([pa.field("k", kind, nullable=False), pa.field("v", pa.string())])
+    table = key_table(schema, primary_key=("k",), bucket_key=("k",), buckets=1)
+    create_as_fluss(options, table, required({"k": stored, "v": "STRING"}, ["k"]))
+    tier(plugin, lake, table, [{"k": other, "v": "other"}, {"k": value, "v": "old"}], changes=[1, 1])
+    tier(plugin, lake, table, [{"k": value, "v": "old"}, {"k": value, "v": "new"}], changes=[2, 3], number=2)
+    found = java.rows(java.table(options.warehouse, "shop.orders"), "k", "v")
+    assert sorted(one[1] for one in found) == ["new", "other"]
+    assert (text, "new") in found
+
+
+@pytest.mark.parametrize("name", KEY_TYPES)
+@pytest.mark.parametrize("keyed", [False, True], ids=["log", "key"])
+def test_a_partition_of_each_type_is_found_where_paimon_looks_for_it(
+    plugin: PaimonLakePlugin, lake: Lake, options: PaimonOptions, java: JavaReader, name: str, *, keyed: bool
+) -> None:
+    stored, kind, value, text = TYPES[name]
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("p", kind, nullable=False)])
+    key = ("id", "p") if keyed else ()
+    table = log_table(schema, partition_keys=("p",), primary_key=key, buckets=1)
+    create_as_fluss(options, table, required({"id": "BIGINT", "p": stored}, ["id", "p"]))
+    tier(plugin, lake, table, [{"id": 1, "p": value}, {"id": 2, "p": value}], partition=("p1",), changes=[1, 1])
+    read = java.table(options.warehouse, "shop.orders")
+    assert java.rows(read, "id", "p") == [("1", text), ("2", text)]
+    assert java.rows(read, "id", where=lambda build, _: build.isNotNull(1)) == [("1",), ("2",)]
+
+
+def test_deletes_and_updates_over_rounds_leave_the_rows_of_the_source(
+    plugin: PaimonLakePlugin, lake: Lake, options: PaimonOptions, java: JavaReader
+) -> None:
+    table = key_table()
+    first = TieringRound(plugin, lake, table, incarnation())
+    first.write(
+        snapshot_split(table), [source_batch(COLUMNS, [{"id": n, "name": "s"} for n in range(10)], snapshot=True)]
+    )
+    assert lake.commit(first.request()) is CommitOutcome.LANDED
+    changes = [(3, Change.DELETE), (4, Change.UPDATE_BEFORE), (4, Change.UPDATE_AFTER), (11, Change.INSERT)]
+    rows = [{"id": key, "name": f"c{change}"} for key, change in changes]
+    tier(plugin, lake, table, rows, changes=[change for _, change in changes], number=2)
+    found = java.rows(java.table(options.warehouse, "shop.orders"), "id", "name")
+    expected = [(str(n), "s") for n in range(10) if n not in {3, 4}] + [("4", "c3"), ("11", "c1")]
+    assert sorted(found) == sorted(expected)
+
+
+def test_java_reads_the_changes_of_a_snapshot_from_the_changelog(
+    plugin: PaimonLakePlugin, lake: Lake, options: PaimonOptions, java: JavaReader
+) -> None:
+    table = key_table()
+    tier(plugin, lake, table, [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}], changes=[1, 1])
+    rows = [{"id": 1, "name": "a"}, {"id": 1, "name": "c"}, {"id": 2, "name": "b"}]
+    tier(plugin, lake, table, rows, changes=[2, 3, 4], number=2)
+    audit = java.table(options.warehouse, "shop.orders$audit_log", incremental__between="2,3")
+    found = java.rows(audit, "rowkind", "id", "name")
+    assert found == [("-U", "1", "a"), ("+U", "1", "c"), ("-D", "2", "b")]
+
+
+def test_java_sees_stamps_and_commits_as_fluss_makes_them(
+    plugin: PaimonLakePlugin, lake: Lake, options: PaimonOptions, java: JavaReader
+) -> None:
+    tier(plugin, lake, log_table(), [{"id": 1}])
+    found = java.rows(java.table(options.warehouse, "shop.orders$snapshots"))
+    assert [(one[0], one[2], one[3], one[4], one[9]) for one in found] == [
+        ("1", "lakeward", str(2**63 - 1), "APPEND", "0"),
+        ("2", "__fluss_lake_tiering", str(2**63 - 1), "APPEND", "1"),
+    ]
+    assert str(PATH) == "shop.orders"
+
+
+def _next(value: Any) -> Any:  # noqa: ANN401 - of any type
+    from datetime import date, datetime, time, timedelta  # noqa: PLC0415 - of this alone
+
+    if isinstance(value, time):
+        return time(value.hour, value.minute, value.second + 1)
+    if isinstance(value, datetime):
+        return value + timedelta(seconds=1)
+    return value + timedelta(days=1) if isinstance(value, date) else value + 1
