@@ -34,8 +34,8 @@ def write_avro(schema: Any, records: Sequence[Mapping[str, Any]]) -> bytes:  # n
     """Return records as an Avro file."""
     out = io.BytesIO()
     out.write(_MAGIC)
-    written = msgspec.json.encode(_plain(schema))
-    fastavro.schemaless_writer(out, _HEADER, {"avro.schema": written, "avro.codec": _ZSTD.encode()})  # type: ignore[arg-type] - a map is a record too
+    header: Any = {"avro.schema": msgspec.json.encode(_plain(schema)), "avro.codec": _ZSTD.encode()}
+    fastavro.schemaless_writer(out, _HEADER, header)
     sync = secrets.token_bytes(_SYNC_BYTES)
     out.write(sync)
     codec = pa.Codec("zstd")

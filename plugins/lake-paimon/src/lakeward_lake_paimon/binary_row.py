@@ -134,9 +134,8 @@ def value_of(scalar: pa.Scalar, kind: Kind) -> Value:
 def unscaled(value: Decimal, scale: int) -> int:
     """Return a decimal as the whole number that a scale makes of it."""
     sign, digits, exponent = value.as_tuple()
-    number = int("".join(map(str, digits)) or "0")
     assert isinstance(exponent, int)  # noqa: S101 - Arrow has neither infinities nor NaN in decimals
-    number *= 10 ** (exponent + scale)
+    number = int("".join(map(str, digits)) + "0" * (exponent + scale))
     return -number if sign else number
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakeward.errors import FencedError
 from lakeward_lake_paimon.detail import CHANGELOG, unpack_detail
@@ -203,7 +203,7 @@ def _numbered(details: Sequence[tuple[LakeFile, FileDetail]], first: int) -> dic
 
 
 def _entry(file: LakeFile, detail: FileDetail, first: int, last: int) -> Entry:
-    keys = {}
+    keys: dict[str, Any] = {}
     if detail.min_key:
         fields = int.from_bytes(detail.min_key[:4], "big")
         stats = Stats(detail.least_key, detail.greatest_key, (0,) * fields)

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lakeward_lake_paimon.snapshots import Snapshot
-    from lakeward_lake_paimon.storage import PinnedFolder
-    from lakeward_lake_paimon.table import Table
+    from lakeward_lake_paimon.table import HeldTable, Table
 
 _PLAN = "expiry-"
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """Snapshots that are expired, and the files that go with them, as paths within the table's folder."""
+    """Snapshots that are expired, and the files that go with them, as paths within the folder of the table `uuid`."""
 
     version: int
+    uuid: str
     snapshots: tuple[int, ...]
     files: tuple[str, ...]
 
@@ -38,7 +38,7 @@ _PLANS = msgspec.json.Decoder(Plan)
 """Made while this is imported: threads that learn a type at the same time crash the process."""
 
 
-def expire(table: Table, folder: PinnedFolder, keep: frozenset[int], count: int) -> int:
+def expire(held: HeldTable, keep: frozenset[int], count: int) -> int:
     """Expire snapshots beyond the newest `count`; return how many.
 
     Spared are `keep`, the newest commit, the stamp, and what consumers still have to read. Where the table has branches
@@ -47,14 +47,17 @@ def expire(table: Table, folder: PinnedFolder, keep: frozenset[int], count: int)
     Raises:
         StorageError: the storage refused; the next call finishes it.
     """
-    _finish(table, folder, keep)
+    table = held.table
+    _finish(held, keep)
     expired = _expirable(table, keep, count)
-    if not expired or table.storage.names(f"{table.location}/branch"):
+    if table.owner is None or not expired or table.storage.names(f"{table.location}/branch"):
         return 0
-    plan = Plan(1, tuple(one.id for one in expired), tuple(sorted(_dead_files(table, expired))))
+    files = tuple(sorted(_dead_files(table, expired)))
+    plan = Plan(1, table.owner.uuid, tuple(one.id for one in expired), files)
     name = f"{_PLAN}{secrets.token_hex(8)}"
-    table.storage.write(own_file(table, name), msgspec.json.encode(plan))
-    _carry_out(table, folder, plan, name)
+    held.check_place()
+    held.own.replace(name, msgspec.json.encode(plan))
+    _carry_out(held, plan, name)
     return len(expired)
 
 
@@ -116,26 +119,28 @@ def _dead_files(table: Table, expired: Sequence[Snapshot]) -> set[str]:
     return {path.removeprefix(f"{table.location}/") for path in dead - alive}
 
 
-def _finish(table: Table, folder: PinnedFolder, keep: frozenset[int]) -> None:
+def _finish(held: HeldTable, keep: frozenset[int]) -> None:
     """Carry out the plans that a crash has left, but one with a snapshot that is now to be kept."""
+    table = held.table
     for name in table.storage.names(f"{table.location}/{OWN_FOLDER}"):
         data = table.storage.read(own_file(table, name)) if name.startswith(_PLAN) else None
         if data is None:
             continue
         plan = _PLANS.decode(data)
-        if not keep.intersection(plan.snapshots):
-            _carry_out(table, folder, plan, name)
+        if table.owner is not None and plan.uuid == table.owner.uuid and not keep.intersection(plan.snapshots):
+            _carry_out(held, plan, name)
 
 
-def _carry_out(table: Table, folder: PinnedFolder, plan: Plan, name: str) -> None:
+def _carry_out(held: HeldTable, plan: Plan, name: str) -> None:
+    table = held.table
     left = [one.id for one in table.snapshots if one.id not in plan.snapshots]
     if left:
-        say_earliest(folder, _first_of_the_end(left))
+        say_earliest(held.snapshots, _first_of_the_end(left))
     for number in sorted(plan.snapshots):
-        delete_snapshot(folder, number)
+        delete_snapshot(held.snapshots, number)
     for path in plan.files:
         table.storage.delete(f"{table.location}/{path}")
-    table.storage.delete(own_file(table, name))
+    held.own.delete(name)
 
 
 def _first_of_the_end(ids: Sequence[int]) -> int:

@@ -15,7 +15,7 @@ from lakeward_lake_paimon.fitting import missing_fields
 from lakeward_lake_paimon.read_rows import snapshot_rows
 from lakeward_lake_paimon.snapshots import Snapshots, create_snapshot
 from lakeward_lake_paimon.storage import open_warehouse
-from lakeward_lake_paimon.table import Table, copy_ids, copy_path
+from lakeward_lake_paimon.table import hold, keep_copy
 from lakeward_lake_paimon.table_schema import new_schema
 from lakeward_lake_paimon.tables import Warehouse
 from lakeward_lake_paimon.task import WriterTask, pack_task
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lakeward.model.tables import TablePath, TableSpec
     from lakeward.ports import Clock
     from lakeward_lake_paimon.options import PaimonOptions
-    from lakeward_lake_paimon.snapshots import Snapshot
+    from lakeward_lake_paimon.table import Table
 
 _TRIES = 50
 
@@ -74,8 +74,8 @@ class PaimonLake:
     def stamp(self, path: TablePath, incarnation: Incarnation) -> LakeHead:
         """See `lakeward.ports.Lake.stamp`."""
         for _ in range(_TRIES):
-            with self._snapshots(path).pin() as folder:
-                table = Table.load_pinned(self._storage, folder, self._warehouse.location(path), path)
+            with hold(self._storage, self._warehouse.location(path), path) as held:
+                table = held.table
                 found = table.stamp
                 if found == incarnation:
                     return table.head()
@@ -84,7 +84,8 @@ class PaimonLake:
                     raise FencedError(message, by=str(found))
                 name = str(uuid.uuid4())
                 snapshot = SnapshotBuilder(table, name, self._clock.wall_ms()).build(stamp_change(table, incarnation))
-                if not create_snapshot(folder, snapshot, name):
+                held.check_place()
+                if not create_snapshot(held.snapshots, snapshot, name):
                     self.delete(files.leftovers(table, name))
         message = f"{path}: {_TRIES} commits of others came before the stamp"
         raise CommitConflictError(message)
@@ -116,18 +117,20 @@ class PaimonLake:
     def commit(self, request: CommitRequest) -> CommitOutcome:
         """See `lakeward.ports.Lake.commit`."""
         path = request.path
-        self._load(path)
-        with self._snapshots(path).pin() as folder:
-            table = Table.load_pinned(self._storage, folder, self._warehouse.location(path), path)
+        with hold(self._storage, self._warehouse.location(path), path) as held:
+            table = held.table
             _check_fence(table, request)
             if table.next_id != request.ids.snapshot_id:
                 return CommitOutcome.CONFLICT
             change = round_change(table, request, next_sequence(table))
             snapshot = SnapshotBuilder(table, request.ids.uuid, self._clock.wall_ms()).build(change)
-            if not create_snapshot(folder, snapshot, request.ids.uuid):
+            # What was written by the table's path lies in the table now, and the link goes where the table goes.
+            held.check_place()
+            if not create_snapshot(held.snapshots, snapshot, request.ids.uuid):
                 return CommitOutcome.CONFLICT
-        with suppress(StorageError):  # the commit has landed, whatever happens now
-            self._copy(table, snapshot)
+            with suppress(StorageError):  # the commit has landed, whatever happens now
+                keep_copy(held, snapshot)
+            held.check_place()
         return CommitOutcome.LANDED
 
     def find(self, path: TablePath, round_id: RoundId, step: int) -> int | None:
@@ -158,21 +161,11 @@ class PaimonLake:
 
     def expire(self, path: TablePath, keep: frozenset[int]) -> int:
         """See `lakeward.ports.Lake.expire`."""
-        self._load(path)
-        with self._snapshots(path).pin() as folder:
-            table = Table.load_pinned(self._storage, folder, self._warehouse.location(path), path)
-            return expire(table, folder, keep, self._options.keep_snapshots)
+        with hold(self._storage, self._warehouse.location(path), path) as held:
+            return expire(held, keep, self._options.keep_snapshots)
 
     def close(self) -> None:
         """See `lakeward.ports.Lake.close`; nothing is held."""
-
-    def _copy(self, table: Table, snapshot: Snapshot) -> None:
-        """Keep a copy of our newest commit, and delete older ones."""
-        location = table.location
-        self._storage.write(copy_path(location, snapshot.id), snapshot.to_bytes())
-        for number in copy_ids(self._storage, location):
-            if number < snapshot.id:
-                self._storage.delete(copy_path(location, number))
 
     def _snapshots(self, path: TablePath) -> Snapshots:
         return Snapshots(self._storage, self._warehouse.location(path))

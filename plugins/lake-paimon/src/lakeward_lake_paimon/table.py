@@ -8,12 +8,13 @@ by another program; `offsets-*` are offsets that are too long for a snapshot.
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from lakeward.errors import CorruptFileError, LakeError, RolledBackError, TableGoneError
+from lakeward.errors import CorruptFileError, FencedError, LakeError, RolledBackError, TableGoneError
 from lakeward.model.identity import Incarnation
 from lakeward.model.results import LakeHead
 from lakeward_lake_paimon.manifests import Manifests
@@ -22,6 +23,8 @@ from lakeward_lake_paimon.snapshots import Snapshot, Snapshots
 from lakeward_lake_paimon.table_schema import newest_schema
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lakeward.model.identity import RoundId
     from lakeward.model.results import OffsetCommit
     from lakeward.model.tables import TablePath
@@ -121,19 +124,6 @@ class Table:
         message = f"{path}: another table took the path {location} while it was read, {_TRIES} times in a row"
         raise LakeError(message)
 
-    @classmethod
-    def load_pinned(cls, storage: LocalStorage, folder: PinnedFolder, location: str, path: TablePath) -> Table:
-        """Read the table whose folder of snapshots was opened before.
-
-        Raises:
-            TableGoneError: it is not there, or another one has taken its path.
-        """
-        table = cls.load(storage, location, path)
-        if table is None or not folder.is_at_its_path:
-            message = f"{path}: the lake has no such table any more"
-            raise TableGoneError(message)
-        return table
-
     @property
     def manifests(self) -> Manifests:
         """The table's manifests."""
@@ -167,10 +157,8 @@ class Table:
     def find(self, round_id: RoundId, step: int) -> int | None:
         """Return the id of a round's commit, None if it is not there."""
         wanted = (str(round_id.incarnation), round_id.name, str(step))
-        there = (
-            [*self.snapshots, self.copy] if self.copy is not None and self._is_expired(self.copy) else self.snapshots
-        )
-        return next((one.id for one in there if one is not None and round_of(one) == wanted), None)
+        expired = [self.copy] if self.copy is not None and self._is_expired(self.copy) else []
+        return next((one.id for one in [*self.snapshots, *expired] if round_of(one) == wanted), None)
 
     def head(self) -> LakeHead:
         """Return the state of the table.
@@ -231,3 +219,55 @@ class Table:
             "again, or, to tier anew from the offsets of the head, delete that copy"
         )
         raise RolledBackError(message)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTable:
+    """A table, and the folders of it that a commit or an expiry changes, whatever path they may get meanwhile."""
+
+    table: Table
+    snapshots: PinnedFolder
+    own: PinnedFolder
+
+    def check_place(self) -> None:
+        """Check that the table has not been set aside: what was written by its path lies in it.
+
+        Raises:
+            FencedError: it has.
+        """
+        if not (self.snapshots.is_at_its_path and self.own.is_at_its_path):
+            message = f"{self.table.path}: the lake table was set aside, and another one has taken its path"
+            raise FencedError(message)
+
+
+@contextmanager
+def hold(storage: LocalStorage, location: str, path: TablePath) -> Iterator[HeldTable]:
+    """Read a table to change it.
+
+    Raises:
+        TableGoneError: it is not there.
+        FencedError: another one has taken its path.
+    """
+    if newest_schema(storage, location) is None:
+        message = f"{path}: the lake has no such table"
+        raise TableGoneError(message)
+    with storage.pin(f"{location}/snapshot") as snapshots, storage.pin(f"{location}/{OWN_FOLDER}") as own:
+        table = Table.load(storage, location, path)
+        if table is None:
+            message = f"{path}: the lake has no such table any more"
+            raise TableGoneError(message)
+        held = HeldTable(table, snapshots, own)
+        held.check_place()
+        yield held
+
+
+def keep_copy(held: HeldTable, snapshot: Snapshot) -> None:
+    """Keep a copy of our newest commit, and delete older ones.
+
+    Raises:
+        StorageError: the disk refused.
+    """
+    held.own.replace(f"commit-{snapshot.id}", snapshot.to_bytes())
+    for number in copy_ids(held.table.storage, held.table.location):
+        if number < snapshot.id:
+            held.own.delete(f"commit-{number}")

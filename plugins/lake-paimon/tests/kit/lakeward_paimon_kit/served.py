@@ -7,12 +7,13 @@ import os
 import sys
 import tempfile
 import traceback
+from typing import Any
 
 import pyarrow as pa
-from pypaimon import CatalogFactory
+from pypaimon import CatalogFactory  # type: ignore[import-not-found]  # an environment of its own has it
 
 
-def read(request: dict[str, object]) -> str:
+def read(request: dict[str, Any]) -> str:
     """Read a table, and return the path of a file with its rows."""
     catalog = CatalogFactory.create({"warehouse": request["warehouse"]})
     table = catalog.get_table(request["table"])

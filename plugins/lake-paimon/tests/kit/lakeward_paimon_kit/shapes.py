@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakeward_lake_paimon.lake import PaimonLake
 from lakeward_lake_paimon.plugin import PaimonLakePlugin
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class ShapedPlugin(PaimonLakePlugin):
     """Each table gets some changes of its spec before the lake sees it."""
 
-    def __init__(self, **changes: object) -> None:
+    def __init__(self, **changes: Any) -> None:  # noqa: ANN401 - fields of `TableSpec`
         """Keep the changes, fields of `TableSpec`; properties are added to those that there are."""
         self._changes = changes
 
@@ -29,12 +29,12 @@ class ShapedPlugin(PaimonLakePlugin):
 
 
 class _ShapedLake(PaimonLake):
-    def __init__(self, options: PaimonOptions, clock: Clock, changes: dict[str, object]) -> None:
+    def __init__(self, options: PaimonOptions, clock: Clock, changes: dict[str, Any]) -> None:
         super().__init__(options, clock)
         self._shape = changes
 
     def open_table(self, table: TableSpec, incarnation: Incarnation) -> LakeHead:
-        return super().open_table(replace(table, **self._shape), incarnation)  # type: ignore[arg-type] - names of fields
+        return super().open_table(replace(table, **self._shape), incarnation)
 
     def writer_task(self, table: TableSpec, head: LakeHead, round_id: RoundId) -> bytes:
-        return super().writer_task(replace(table, **self._shape), head, round_id)  # type: ignore[arg-type] - as above
+        return super().writer_task(replace(table, **self._shape), head, round_id)

@@ -1,0 +1,69 @@
+"""Another program that commits to a table, as Paimon's own engines do: it knows neither stamps nor offsets."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import uuid
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lakeward_lake_paimon.manifests import Manifests
+from lakeward_lake_paimon.storage import LocalStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakeward_lake_paimon.manifests import Entry
+
+
+class Other:
+    """Commits to the table in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        """Keep the folder."""
+        self._folder = folder
+        self._manifests = Manifests(LocalStorage(), str(folder))
+
+    def commit(self, kind: str, entries: Sequence[Entry] = (), user: str = "spark") -> None:
+        """Commit entries on top of the head, by a rename as Paimon does on a disk."""
+        newest = max((int(one.name.partition("-")[2]) for one in self._folder.glob("snapshot/snapshot-*")), default=0)
+        said: dict[str, Any] = json.loads((self._folder / "snapshot" / f"snapshot-{newest}").read_bytes())
+        name = uuid.uuid4()
+        there = [*self._manifests.read_list(said["baseManifestList"])]
+        there += self._manifests.read_list(said["deltaManifestList"])
+        self._manifests.write_list(f"manifest-list-{name}-0", there)
+        added = [self._manifests.write(f"manifest-{name}-0", entries, 0, ())] if entries else []
+        self._manifests.write_list(f"manifest-list-{name}-1", added)
+        rows = sum(one.file.rows * (1 - 2 * one.kind) for one in entries)
+        said |= {
+            "id": newest + 1,
+            "baseManifestList": f"manifest-list-{name}-0",
+            "deltaManifestList": f"manifest-list-{name}-1",
+            "commitUser": user,
+            "commitKind": kind,
+            "deltaRecordCount": rows,
+            "totalRecordCount": said["totalRecordCount"] + rows,
+        }
+        for gone in ("properties", "changelogManifestList", "baseManifestListSize", "deltaManifestListSize"):
+            said.pop(gone, None)
+        temporary = self._folder / "snapshot" / f".{name}"
+        temporary.write_text(json.dumps(said), encoding="utf-8")
+        temporary.rename(self._folder / "snapshot" / f"snapshot-{newest + 1}")
+        (self._folder / "snapshot" / "LATEST").write_text(str(newest + 1), encoding="utf-8")
+
+    def copy_newest_file(self, sequence: int) -> None:
+        """Commit a copy of a data file of level 0, as rows of its own with a sequence number."""
+        newest = max(int(one.name.partition("-")[2]) for one in self._folder.glob("snapshot/snapshot-*"))
+        said = json.loads((self._folder / "snapshot" / f"snapshot-{newest}").read_bytes())
+        there = [*self._manifests.read_list(said["baseManifestList"])]
+        there += self._manifests.read_list(said["deltaManifestList"])
+        entry = list(self._manifests.entries(there))[-1]
+        name = f"data-{uuid.uuid4()}-0.parquet"
+        bucket = self._folder / f"bucket-{entry.bucket}"
+        shutil.copy(bucket / entry.file.name, bucket / name)
+        self.commit(
+            "APPEND",
+            [replace(entry, file=replace(entry.file, name=name, min_sequence=sequence, max_sequence=sequence))],
+        )
