@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from lakeward.model.options import ByteSize, LocalPath, Meta, Options
+from lakeward.model.options import LocalPath, Meta, Options
 
 
 class PaimonOptions(Options, frozen=True, kw_only=True):
@@ -25,7 +25,7 @@ class PaimonOptions(Options, frozen=True, kw_only=True):
         Meta(description="Further properties of the file system, such as `s3.endpoint`.", extra={"secret": True}),
     ] = msgspec.field(default_factory=dict)
     target_file_size_bytes: Annotated[
-        ByteSize, Meta(gt=0, description="A data file is closed at this size in bytes, compressed.")
+        int, Meta(gt=0, description="A data file is closed at this size in bytes, compressed.")
     ] = 128 * 1024 * 1024
     compression: Annotated[
         Literal["zstd", "snappy", "lz4", "gzip", "brotli", "none"],
