@@ -18,6 +18,7 @@ from lakeward_testing.lake_tables import (
     COLUMNS,
     PATH,
     TieringRound,
+    head_of,
     incarnation,
     key_table,
     log_split,
@@ -118,6 +119,25 @@ def test_deletes_and_updates_over_rounds_leave_the_rows_of_the_source(
     assert sorted(found) == sorted(expected)
 
 
+def test_java_reads_a_compacted_table_its_deletes_and_what_came_after(
+    plugin: PaimonLakePlugin, lake: Lake, options: PaimonOptions, java: JavaReader
+) -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), *(pa.field(n, one[1]) for n, one in TYPES.items())])
+    table = key_table(schema, buckets=1)
+    create_as_fluss(options, table, {"id": "BIGINT NOT NULL", **{name: one[0] for name, one in TYPES.items()}})
+    values = {name: one[2] for name, one in TYPES.items()}
+    for number in range(1, 7):
+        rows: list[dict[str, Any]] = [{"id": number, **values}, {"id": 9, "s": f"round {number}"}, {"id": number - 1}]
+        tier(plugin, lake, table, rows, changes=[1, 3, 4], number=number)
+    lake.expire(PATH, frozenset())
+    files = java.table(options.warehouse, "shop.orders$files")
+    assert java.rows(files, "level", "record_count") == [("5", "2")]
+    read = java.table(options.warehouse, "shop.orders")
+    assert java.rows(read, *schema.names)[0] == ("6", *(one[3] for one in TYPES.values()))
+    tier(plugin, lake, table, [{"id": 9, "s": "after"}, {"id": 6}], changes=[3, 4], number=7)
+    assert java.rows(java.table(options.warehouse, "shop.orders"), "id", "s") == [("9", "after")]
+
+
 def test_java_reads_the_changes_of_a_snapshot_from_the_changelog(
     plugin: PaimonLakePlugin, lake: Lake, options: PaimonOptions, java: JavaReader
 ) -> None:
@@ -128,6 +148,58 @@ def test_java_reads_the_changes_of_a_snapshot_from_the_changelog(
     audit = java.table(options.warehouse, "shop.orders$audit_log", incremental__between="2,3")
     found = java.rows(audit, "rowkind", "id", "name")
     assert found == [("-U", "1", "a"), ("+U", "1", "c"), ("-D", "2", "b")]
+
+
+def test_java_and_we_take_turns_on_a_key_table_and_the_last_change_of_a_key_counts(
+    plugin: PaimonLakePlugin, lake: Lake, options: PaimonOptions, java: JavaReader
+) -> None:
+    table = key_table(system_columns=False, buckets=1)
+    expected: dict[str, str] = {}
+    for number in range(1, 6):
+        tier(
+            plugin,
+            lake,
+            table,
+            [{"id": 0, "name": f"we {number}"}, {"id": number, "name": "we"}],
+            changes=[3, 1],
+            number=number,
+        )
+        assert ("0", f"we {number}") in java.rows(java.table(options.warehouse, "shop.orders"))
+        java.write(java.table(options.warehouse, "shop.orders"), [(0, f"java {number}"), (100 + number, "java")])
+        assert ("0", f"java {number}") in java.rows(java.table(options.warehouse, "shop.orders"))
+        expected |= {"0": f"java {number}", str(number): "we", str(100 + number): "java"}
+    found = java.rows(java.table(options.warehouse, "shop.orders"))
+    assert sorted(found) == sorted(expected.items())
+    lake.expire(PATH, frozenset())
+    assert sorted(java.rows(java.table(options.warehouse, "shop.orders"))) == sorted(found)
+
+
+def test_java_compacts_what_we_wrote_while_a_round_runs_and_the_round_lands(
+    plugin: PaimonLakePlugin, lake: Lake, options: PaimonOptions, java: JavaReader
+) -> None:
+    table = key_table(system_columns=False, buckets=1)
+    for number in range(1, 5):
+        tier(plugin, lake, table, [{"id": 7, "name": f"{number}"}, {"id": number}], changes=[3, 1], number=number)
+    running = TieringRound(plugin, lake, table, incarnation(), 5)
+    late = source_batch(COLUMNS, [{"id": 7, "name": "late"}, {"id": 1}], changes=[Change.UPDATE_AFTER, Change.DELETE])
+    running.write(log_split(table), [late])
+    java.write(java.table(options.warehouse, "shop.orders"), [], compact=True)
+    assert [one[0] for one in java.rows(java.table(options.warehouse, "shop.orders$files"), "level")] == ["5"]
+    assert lake.commit(running.request()) is CommitOutcome.LANDED
+    found = java.rows(java.table(options.warehouse, "shop.orders"))
+    assert found == [("2", None), ("3", None), ("4", None), ("7", "late")]
+    assert head_of(lake).files == 2
+
+
+def test_java_appends_to_our_log_table_and_we_to_its(
+    plugin: PaimonLakePlugin, lake: Lake, options: PaimonOptions, java: JavaReader
+) -> None:
+    table = log_table(system_columns=False, buckets=1, bucket_key=("id",))
+    for number in range(1, 4):
+        tier(plugin, lake, table, [{"id": number, "name": "we"}], number=number)
+        java.write(java.table(options.warehouse, "shop.orders"), [(10 * number, "java")])
+    found = [one[0] for one in java.rows(java.table(options.warehouse, "shop.orders"), "id")]
+    assert found == ["1", "10", "2", "20", "3", "30"]
 
 
 def test_java_sees_stamps_and_commits_as_fluss_makes_them(

@@ -14,6 +14,7 @@ from lakeward_lake_paimon.storage import LocalStorage, storage_errors
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from lakeward_lake_paimon.table_schema import TableSchema
     from lakeward_lake_paimon.task import WriterTask
 
 PARQUET = ".parquet"
@@ -50,14 +51,14 @@ class FileNames:
         return f"{kind}-{self._middle}-{self._count:05d}{PARQUET}"
 
 
-def parquet_options(task: WriterTask) -> dict[str, Any]:
+def parquet_options(schema: TableSchema, compression: str, compression_level: int) -> dict[str, Any]:
     """Return the options of pyarrow's writer with which Paimon's readers can read each type.
 
     They want decimals of up to 18 digits as whole numbers, and timestamps finer than a microsecond as INT96, which
     Arrow writes for nanoseconds only.
     """
-    codec = task.table_schema.options.get("file.compression", task.compression)
-    level = task.compression_level if codec in _WITH_LEVEL else None
+    codec = schema.options.get("file.compression", compression)
+    level = compression_level if codec in _WITH_LEVEL else None
     return {
         "compression": codec,
         "compression_level": level,

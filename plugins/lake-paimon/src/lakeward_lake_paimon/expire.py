@@ -47,8 +47,8 @@ def expire(held: HeldTable, keep: frozenset[int], count: int) -> int:
     Raises:
         StorageError: the storage refused; the next call finishes it.
     """
+    held = _finish(held, keep)
     table = held.table
-    _finish(held, keep)
     expired = _expirable(table, keep, count)
     if table.owner is None or not expired or table.storage.names(f"{table.location}/branch"):
         return 0
@@ -119,9 +119,13 @@ def _dead_files(table: Table, expired: Sequence[Snapshot]) -> set[str]:
     return {path.removeprefix(f"{table.location}/") for path in dead - alive}
 
 
-def _finish(held: HeldTable, keep: frozenset[int]) -> None:
-    """Carry out the plans that a crash has left, but one with a snapshot that is now to be kept."""
+def _finish(held: HeldTable, keep: frozenset[int]) -> HeldTable:
+    """Carry out the plans that a crash has left, but one with a snapshot that is now to be kept.
+
+    Return the table as it is then.
+    """
     table = held.table
+    found = False
     for name in table.storage.names(f"{table.location}/{OWN_FOLDER}"):
         data = table.storage.read(own_file(table, name)) if name.startswith(_PLAN) else None
         if data is None:
@@ -129,6 +133,8 @@ def _finish(held: HeldTable, keep: frozenset[int]) -> None:
         plan = _PLANS.decode(data)
         if table.owner is not None and plan.uuid == table.owner.uuid and not keep.intersection(plan.snapshots):
             _carry_out(held, plan, name)
+            found = True
+    return held.again() if found else held
 
 
 def _carry_out(held: HeldTable, plan: Plan, name: str) -> None:

@@ -58,6 +58,8 @@ def check_fits(spec: TableSpec, schema: TableSchema) -> None:
     Raises:
         SchemaMismatchError: they do not fit, or the table is one that cannot be written here.
     """
+    if "paimon.path" in spec.properties:
+        refuse(spec, "a table in its place in the warehouse", f"paimon.path = {spec.properties['paimon.path']}")
     if spec.lake_partition:
         refuse(spec, "no lake_partition, as Paimon has no transforms and a table keeps its partition keys", "one")
     for what, wanted, found in (

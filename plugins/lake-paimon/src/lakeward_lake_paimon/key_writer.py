@@ -18,7 +18,7 @@ from lakeward.model.results import LakeFile
 from lakeward.model.tables import CHANGE_COLUMN
 from lakeward_lake_paimon.datafile import FileNames, ParquetFile, parquet_options
 from lakeward_lake_paimon.detail import CHANGELOG, FileDetail, pack_detail, unpack_detail
-from lakeward_lake_paimon.key_rows import DELETE, UPDATE_BEFORE, VALUE_KIND, KeyLayout, kinds_of
+from lakeward_lake_paimon.key_rows import DELETE, UPDATE_BEFORE, VALUE_KIND, KeyBounds, KeyLayout, kinds_of
 from lakeward_lake_paimon.rows import RowConverter
 from lakeward_lake_paimon.storage import LocalStorage
 from lakeward_lake_paimon.writer import own_memory
@@ -64,7 +64,7 @@ class KeyWriter:
         self._limits = limits or BufferLimits()
         self._storage = LocalStorage()
         self._names = FileNames(task, finder.name, attempt, len(before))
-        self._options = parquet_options(task)
+        self._options = parquet_options(task.table_schema, task.compression, task.compression_level)
         self._converter = RowConverter(table, task.table_schema, finder.bucket)
         self._layout = KeyLayout(task.table_schema)
         self._with_changelog = task.table_schema.options.get("changelog-producer") == "input"
@@ -176,7 +176,9 @@ class KeyWriter:
             self._storage.delete(path)
             raise
         self._upload_s += file.upload_s
-        first, last, least, greatest = self._layout.bounds(rows)
+        bounds = KeyBounds(self._layout)
+        bounds.add(rows)
+        first, last, least, greatest = bounds.rows()
         kinds = rows.column(VALUE_KIND).to_numpy()
         detail = FileDetail(
             partition=place.partition,

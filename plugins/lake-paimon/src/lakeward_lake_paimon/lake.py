@@ -19,6 +19,7 @@ from lakeward_lake_paimon.table import hold, keep_copy
 from lakeward_lake_paimon.table_schema import new_schema
 from lakeward_lake_paimon.tables import Warehouse
 from lakeward_lake_paimon.task import WriterTask, pack_task
+from lakeward_lake_paimon.upkeep import compact
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -52,6 +53,7 @@ class PaimonLake:
         self._storage, root = open_warehouse(options.warehouse)
         self._storage.make_folder(root)
         self._warehouse = Warehouse(self._storage, root, clock.wall_ms)
+        self._stamped: dict[TablePath, Incarnation] = {}
 
     def open_table(self, table: TableSpec, incarnation: Incarnation) -> LakeHead:
         """See `lakeward.ports.Lake.open_table`."""
@@ -78,6 +80,7 @@ class PaimonLake:
                 table = held.table
                 found = table.stamp
                 if found == incarnation:
+                    self._stamped[path] = incarnation
                     return table.head()
                 if found is not None and found.succeeds(incarnation):
                     message = f"{path}: a later start of this service, {found}, has taken the table over"
@@ -160,8 +163,13 @@ class PaimonLake:
             self._storage.delete(path)
 
     def expire(self, path: TablePath, keep: frozenset[int]) -> int:
-        """See `lakeward.ports.Lake.expire`."""
-        with hold(self._storage, self._warehouse.location(path), path) as held:
+        """See `lakeward.ports.Lake.expire`. Before, what is due in a key table is compacted."""
+        location = self._warehouse.location(path)
+        stamped = self._stamped.get(path)
+        if self._options.compaction == "own" and stamped is not None:
+            with hold(self._storage, location, path) as held:
+                compact(held, stamped, self._options, self._clock.wall_ms)
+        with hold(self._storage, location, path) as held:
             return expire(held, keep, self._options.keep_snapshots)
 
     def close(self) -> None:

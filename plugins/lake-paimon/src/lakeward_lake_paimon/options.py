@@ -32,4 +32,11 @@ class PaimonOptions(Options, frozen=True, kw_only=True):
         Meta(description="Codec of data files. A table's option `file.compression` wins."),
     ] = "zstd"
     compression_level: Annotated[int, Meta(description="Level of the codec, where it has one.")] = 1
+    compaction: Annotated[
+        Literal["own", "none"],
+        Meta(
+            description="Who compacts tables with a primary key: this service, after rounds, or none, where another "
+            "engine does it. Tables with the option `write-only = true` are left alone in any case."
+        ),
+    ] = "own"
     keep_snapshots: Annotated[int, Meta(gt=0, description="So many of the newest snapshots of a table are kept.")] = 20

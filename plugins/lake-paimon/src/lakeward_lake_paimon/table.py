@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -228,6 +228,16 @@ class HeldTable:
     table: Table
     snapshots: PinnedFolder
     own: PinnedFolder
+
+    def again(self) -> HeldTable:
+        """Read the table again.
+
+        Raises:
+            FencedError: another one has taken its path.
+        """
+        table = Table.load(self.table.storage, self.table.location, self.table.path)
+        self.check_place()
+        return self if table is None else replace(self, table=table)
 
     def check_place(self) -> None:
         """Check that the table has not been set aside: what was written by its path lies in it.

@@ -63,7 +63,7 @@ class AppendWriter:
         self._finder = finder
         self._storage = LocalStorage()
         self._names = FileNames(task, finder.name, attempt, len(before))
-        self._options = parquet_options(task)
+        self._options = parquet_options(task.table_schema, task.compression, task.compression_level)
         self._converter = RowConverter(table, task.table_schema, finder.bucket)
         self._limits = limits or GroupLimits()
         self._before = before

@@ -1,0 +1,247 @@
+"""Compaction of key tables: rows stay, runs become few, deletes go, and a process may die at each of its steps."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from lakeward.model.results import CommitOutcome
+from lakeward.model.tables import Change
+from lakeward.ports import ReadableLake
+from lakeward_lake_paimon import compaction
+from lakeward_lake_paimon.compaction import due_tasks
+from lakeward_lake_paimon.storage import LocalStorage
+from lakeward_lake_paimon.table import Table
+from lakeward_paimon_kit.kills import Kill, KilledError
+from lakeward_paimon_kit.made import TYPES, create_as_fluss
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.interruptions import Changelog
+from lakeward_testing.lake_tables import (
+    COLUMNS,
+    PATH,
+    TieringRound,
+    head_of,
+    incarnation,
+    key_table,
+    log_split,
+    source_batch,
+)
+
+pytestmark = pytest.mark.slow
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakeward.model.tables import TablePath, TableSpec
+    from lakeward.ports import Lake
+    from lakeward_lake_paimon.manifests import Entry
+    from lakeward_lake_paimon.options import PaimonOptions
+    from lakeward_lake_paimon.plugin import PaimonLakePlugin
+
+    ReadTable = Callable[[TablePath], pa.Table]
+
+
+class World:
+    """A key table of one bucket, and what it should hold."""
+
+    def __init__(self, plugin: PaimonLakePlugin, options: PaimonOptions, seed: int = 0) -> None:
+        self.plugin = plugin
+        self.options = options
+        self.lake = plugin.open(options, FakeClock())
+        self.rows: dict[int, str] = {}
+        self.folder = Path(options.warehouse) / "shop.db" / "orders"
+        self._source = random.Random(seed)  # noqa: S311 - reproducible on purpose
+        self._number = 0
+
+    def tier(self, rounds: int = 1, changes: int = 30, table: TableSpec | None = None) -> None:
+        """Run rounds of random changes, without upkeep."""
+        for _ in range(rounds):
+            self._number += 1
+            tiering = TieringRound(self.plugin, self.lake, table or key_table(buckets=1), incarnation(), self._number)
+            log = Changelog.of_changes(self._source, self.rows, changes)
+            tiering.write(log_split(tiering.table), [log.batch(0, len(log.rows), snapshot=False)])
+            assert self.lake.commit(tiering.request()) is CommitOutcome.LANDED
+            self.rows = log.table
+
+    def again(self) -> Lake:
+        """Start again: a lake of a process of its own, which takes the stamp over."""
+        self.lake = self.plugin.open(self.options, FakeClock())
+        self.lake.stamp(PATH, incarnation())
+        return self.lake
+
+    def table(self) -> Table:
+        """Return the table as it is."""
+        found = Table.load(LocalStorage(), str(self.folder), PATH)
+        assert found is not None
+        return found
+
+    def live(self) -> list[Entry]:
+        """Return the files of the head."""
+        table = self.table()
+        return list(table.manifests.live(table.latest).values())
+
+    def check(self, read_table: ReadTable) -> None:
+        """Compare with what a reader sees."""
+        found = read_table(PATH)
+        assert sorted(zip(found["id"].to_pylist(), found["name"].to_pylist(), strict=True)) == sorted(self.rows.items())
+
+    def strays(self) -> set[str]:
+        """Return the files that no snapshot names."""
+        listed = {str(one) for one in self.folder.rglob("*") if one.is_file() and "/snapshot/" not in str(one)}
+        own = {one for one in listed if "/_lakeward/" in one or "/schema/" in one}
+        return listed - own - self.lake.referenced(PATH, listed)
+
+
+@pytest.fixture
+def world(plugin: PaimonLakePlugin, options: PaimonOptions) -> World:
+    """An empty warehouse, of which each expiry keeps two snapshots."""
+    return World(plugin, msgspec.structs.replace(options, keep_snapshots=2))
+
+
+def test_runs_are_merged_into_the_top_level_and_deletes_go(world: World, read_table: ReadTable) -> None:
+    world.tier(6)
+    before = head_of(world.lake).commit
+    world.lake.expire(PATH, frozenset())
+    assert [(one.file.level, one.file.deleted_rows, one.file.rows) for one in world.live()] == [(5, 0, len(world.rows))]
+    assert head_of(world.lake).commit == before
+    world.check(read_table)
+    assert world.strays() == set()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_are_those_of_the_source_whenever_it_is_compacted(
+    plugin: PaimonLakePlugin, options: PaimonOptions, read_table: ReadTable, seed: int
+) -> None:
+    world = World(plugin, options, seed)
+    source = random.Random(seed)  # noqa: S311 - reproducible on purpose
+    for _ in range(12):
+        world.tier(source.randrange(1, 4), changes=source.choice([3, 40, 400]))
+        if source.random() < 0.6:
+            world.lake.expire(PATH, frozenset())
+            assert len(due_tasks(world.table())) == 0
+    world.check(read_table)
+
+
+def test_a_large_old_run_is_left_alone_and_its_deletes_are_kept(world: World, read_table: ReadTable) -> None:
+    rows = [{"id": number, "name": f"{number:0200d}"} for number in range(100, 5000)]
+    tiering = TieringRound(world.plugin, world.lake, key_table(buckets=1), incarnation())
+    tiering.write(log_split(tiering.table), [source_batch(COLUMNS, rows, changes=[Change.INSERT] * len(rows))])
+    assert world.lake.commit(tiering.request()) is CommitOutcome.LANDED
+    world.rows = {number: f"{number:0200d}" for number in range(100, 5000)}
+    world.tier(5)
+    world.lake.expire(PATH, frozenset())
+    (large,) = world.live()
+    world.tier(4)
+    tiering = TieringRound(world.plugin, world.lake, key_table(buckets=1), incarnation(), 99)
+    gone = source_batch(COLUMNS, [{"id": 100}, {"id": 101}], changes=[Change.DELETE] * 2)
+    tiering.write(log_split(tiering.table), [gone])
+    assert world.lake.commit(tiering.request()) is CommitOutcome.LANDED
+    del world.rows[100], world.rows[101]
+    world.lake.expire(PATH, frozenset())
+    fresh, old = sorted(world.live(), key=lambda one: one.file.level)
+    assert old == large
+    assert (fresh.file.level, fresh.file.deleted_rows) == (4, 2 + sum(key not in world.rows for key in range(12)))
+    world.check(read_table)
+
+
+def test_files_are_divided_at_the_target_size_without_overlap(
+    plugin: PaimonLakePlugin, options: PaimonOptions, read_table: ReadTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "_GROUP_ROWS", 5000)
+    world = World(plugin, msgspec.structs.replace(options, target_file_size_bytes=20_000))
+    for start in range(0, 60_000, 10_000):
+        tiering = TieringRound(plugin, world.lake, key_table(buckets=1), incarnation(), start + 1)
+        rows = [
+            {"id": (number * 7919) % 60_000, "name": f"{number * 2654435761:x}"}
+            for number in range(start, start + 10_000)
+        ]
+        tiering.write(log_split(tiering.table), [source_batch(COLUMNS, rows, changes=[1] * len(rows))])
+        assert world.lake.commit(tiering.request()) is CommitOutcome.LANDED
+        world.rows |= {int(str(row["id"])): str(row["name"]) for row in rows}
+    world.lake.expire(PATH, frozenset())
+    keys = sorted(
+        (int.from_bytes(one.file.min_key[-8:], "little"), int.from_bytes(one.file.max_key[-8:], "little"))
+        for one in world.live()
+    )
+    assert len(keys) > 1
+    assert all(one[1] < other[0] for one, other in pairwise(keys))
+    world.check(read_table)
+
+
+@pytest.mark.parametrize("system", [True, False], ids=["legacy", "clean"])
+def test_each_type_and_a_column_that_was_added_survive(
+    plugin: PaimonLakePlugin, options: PaimonOptions, *, system: bool
+) -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), *(pa.field(n, one[1]) for n, one in TYPES.items())])
+    table = key_table(schema, buckets=1)
+    types = {"id": "BIGINT NOT NULL", **{name: one[0] for name, one in TYPES.items()}}
+    create_as_fluss(options, table, types, system=system)
+    world = World(plugin, options)
+    values = {name: one[2] for name, one in TYPES.items()}
+    added = key_table(schema.append(pa.field("late", pa.string())), buckets=1)
+    before: list[Any] = []
+    for number in range(1, 8):
+        spec = table if number < 4 else added
+        tiering = TieringRound(plugin, world.lake, spec, incarnation(), number)
+        row = {"id": number, **values, "late": "later"}
+        tiering.write(log_split(spec), [source_batch(spec.schema, [row, {"id": 50}], changes=[1, 3])])
+        assert world.lake.commit(tiering.request()) is CommitOutcome.LANDED
+    before = rows_of(world)
+    world.lake.expire(PATH, frozenset())
+    assert [one.file.level for one in world.live()] == [5]
+    assert rows_of(world) == before
+    assert [row["late"] for row in before] == [None] * 3 + ["later"] * 4 + [None]
+
+
+def test_a_table_that_another_engine_compacts_is_left_alone(plugin: PaimonLakePlugin, options: PaimonOptions) -> None:
+    for number, (own, more) in enumerate([("none", {}), ("own", {"paimon.write-only": "true"})]):
+        told = msgspec.structs.replace(options, compaction=own, warehouse=f"{options.warehouse}{number}")
+        world = World(plugin, told)
+        world.tier(8, table=key_table(buckets=1, properties=more))
+        world.lake.expire(PATH, frozenset())
+        assert [one.file.level for one in world.live()] == [0] * 8
+
+
+def test_a_start_that_was_overtaken_compacts_nothing(world: World) -> None:
+    world.tier(6)
+    stale = world.lake
+    world.plugin.open(world.options, FakeClock()).stamp(PATH, incarnation(2000))
+    stale.expire(PATH, frozenset())
+    assert {one.file.level for one in world.live()} == {0}
+
+
+@pytest.mark.parametrize("at", range(22))
+def test_a_process_that_dies_at_any_step_leaves_every_row_and_the_next_one_cleans_up(
+    world: World, read_table: ReadTable, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    world.tier(6)
+    with monkeypatch.context() as patch:
+        kill = Kill(patch, at)
+        try:
+            world.lake.expire(PATH, frozenset())
+        except KilledError:
+            assert kill.changes > at
+    world.check(read_table)
+    world.again().expire(PATH, frozenset())
+    world.check(read_table)
+    world.tier(6)
+    world.lake.expire(PATH, frozenset())
+    world.check(read_table)
+    assert world.strays() == set()
+    assert not [
+        one for one in (world.folder / "_lakeward").iterdir() if one.name.startswith(("compaction-", "expiry-"))
+    ]
+
+
+def rows_of(world: World) -> list[Any]:
+    """Return all rows of the head by the lake's own reader, ordered."""
+    snapshot = head_of(world.lake).snapshot_id
+    assert snapshot is not None
+    assert isinstance(world.lake, ReadableLake)
+    batches = world.lake.read_rows(PATH, snapshot)
+    return sorted((row for batch in batches for row in batch.to_pylist()), key=lambda row: row["id"])
