@@ -100,14 +100,14 @@ def _value(row: bytes, bits: int, number: int, kind: Kind) -> Value:
     place = bits + 8 * number
     if kind.root in _FIXED:
         return struct.unpack_from(_FIXED[kind.root], row, place)[0]
-    (word,) = struct.unpack_from("<q", row, place)
-    offset, length = word >> 32, word & 0xFFFFFFFF
+    (slot,) = struct.unpack_from("<q", row, place)
+    offset, length = slot >> 32, slot & 0xFFFFFFFF
     if kind.is_timestamp:
         compact = kind.digits <= _COMPACT_TIME
-        return (word, 0) if compact else (struct.unpack_from("<q", row, offset)[0], length)
+        return (slot, 0) if compact else (struct.unpack_from("<q", row, offset)[0], length)
     if kind.root == "DECIMAL":
         compact = kind.digits <= _COMPACT_DECIMAL
-        return word if compact else int.from_bytes(row[offset : offset + length], "big", signed=True)
+        return slot if compact else int.from_bytes(row[offset : offset + length], "big", signed=True)
     mark = row[place + 7]
     return row[place : place + (mark & 0x7F)] if mark & 0x80 else row[offset : offset + length]
 

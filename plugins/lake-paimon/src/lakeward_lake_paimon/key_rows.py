@@ -60,10 +60,10 @@ class KeyLayout:
     def file_rows(self, rows: pa.Table, sequences: pa.Array, kinds: pa.ChunkedArray) -> pa.Table:
         """Return rows of the table's columns as files hold them, ordered by key, then by sequence number."""
         columns = [rows.column(name) for name in self._names]
-        whole = pa.Table.from_arrays([*columns, sequences, kinds, *rows.columns], schema=self.schema)
+        written = pa.Table.from_arrays([*columns, sequences, kinds, *rows.columns], schema=self.schema)
         order = [(f"{KEY_PREFIX}{name}", "ascending") for name in self._names]
         # Sequence numbers ascend already, and this sort is stable.
-        return whole.take(pc.sort_indices(whole, sort_keys=order))
+        return written.take(pc.sort_indices(written, sort_keys=order))
 
     def last_of_each_key(self, rows: pa.Table) -> pa.Table:
         """Return the last row of each key, of rows that `file_rows` ordered, without rows from before an update."""

@@ -74,8 +74,8 @@ def _named(kind: Kind, value: Value) -> str:
 
 def _decimal(kind: Kind, value: int) -> str:
     digits = str(abs(value)).rjust(kind.scale + 1, "0")
-    whole = f"{digits[: -kind.scale]}.{digits[-kind.scale :]}" if kind.scale else digits
-    return f"-{whole}" if value < 0 else whole
+    text = f"{digits[: -kind.scale]}.{digits[-kind.scale :]}" if kind.scale else digits
+    return f"-{text}" if value < 0 else text
 
 
 def _timestamp(kind: Kind, millis: int, nanos: int) -> str:
