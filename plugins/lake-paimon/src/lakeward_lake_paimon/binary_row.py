@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lakeward_lake_paimon.kinds import arrow_type
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -129,6 +131,23 @@ def value_of(scalar: pa.Scalar, kind: Kind) -> Value:
     if kind.root == "DECIMAL":
         return unscaled(value, kind.scale)
     return value.encode() if kind.is_text else value
+
+
+def scalar_of(value: Value, kind: Kind) -> pa.Scalar:
+    """Return the Arrow scalar of a data file's column of which `value_of` gives this value."""
+    target = arrow_type(kind)
+    if value is None:
+        return pa.scalar(None, target)
+    if kind.is_timestamp:
+        millis, nanos = value
+        ticks = (millis * _NS_IN_MS + nanos) // _NS_IN[target.unit]
+        return pa.scalar(ticks, pa.int64()).cast(target)
+    if kind.root in {"DATE", "TIME"}:
+        return pa.scalar(value, pa.int32()).cast(target)
+    if kind.root == "DECIMAL":
+        digits = tuple(map(int, str(abs(value))))
+        return pa.scalar(Decimal((int(value < 0), digits, -kind.scale)), target)
+    return pa.scalar(value.decode() if kind.is_text else value, target)
 
 
 def unscaled(value: Decimal, scale: int) -> int:

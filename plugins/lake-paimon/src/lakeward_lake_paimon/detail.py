@@ -13,6 +13,7 @@ class FileDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `partition`, keys and statistics are rows as a manifest holds them (`binary_row`). `first_offset` orders the files
     of a bucket of a log table. `base_snapshot` is the head that the sequence numbers of a key table continue.
+    `layout` is the partitioning where it is the lake's own.
     """
 
     partition: bytes
@@ -29,6 +30,7 @@ class FileDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     greatest_key: bytes = b""
     deleted_rows: int = 0
     base_snapshot: int = 0
+    layout: str = ""
 
 
 _DETAILS = msgspec.msgpack.Decoder(FileDetail)

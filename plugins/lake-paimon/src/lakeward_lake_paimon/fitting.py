@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from lakeward.errors import SchemaMismatchError
 from lakeward_lake_paimon.kinds import Kind, arrow_type
+from lakeward_lake_paimon.layout import computed_fields, partition_names
 from lakeward_lake_paimon.partitions import check_partition_names
 from lakeward_lake_paimon.table_schema import SYSTEM_COLUMNS, user_field
 
@@ -60,16 +61,15 @@ def check_fits(spec: TableSpec, schema: TableSchema) -> None:
     """
     if "paimon.path" in spec.properties:
         refuse(spec, "a table in its place in the warehouse", f"paimon.path = {spec.properties['paimon.path']}")
-    if spec.lake_partition:
-        refuse(spec, "no lake_partition, as Paimon has no transforms and a table keeps its partition keys", "one")
     for what, wanted, found in (
         ("primary key", spec.primary_key, schema.primary_keys),
-        ("partition keys", spec.partition_keys, schema.partition_keys),
+        ("partition keys", partition_names(spec), schema.partition_keys),
     ):
         if set(wanted) != set(found):
             refuse(spec, f"{what} {', '.join(wanted) or 'none'}", ", ".join(found) or "none")
     _check_options(spec, schema)
     _check_columns(spec, schema)
+    _check_layout(spec, schema)
     check_partition_names(schema)
 
 
@@ -98,18 +98,29 @@ def _check_options(spec: TableSpec, schema: TableSchema) -> None:
         refuse(spec, "the table option file.format = parquet", options["file.format"])
     if options.get("branch", "main") != "main" or options.get("data-evolution.enabled") == "true":
         refuse(spec, "a table of Paimon's classic kind", "a branch, or data-evolution.enabled = true")
+    wanted = -1 if spec.lake_partition else spec.buckets
     if not spec.has_primary_key:
         if buckets > 0 and buckets != spec.buckets:
             refuse(spec, f"{spec.buckets} buckets, as the source's table has", str(buckets))
         return
-    if buckets != spec.buckets:
-        refuse(spec, f"{spec.buckets} buckets, as the source's table has", str(buckets))
+    if buckets != wanted:
+        refuse(spec, f"{wanted} buckets", str(buckets))
     engine = options.get("merge-engine", _DEDUPLICATE)
     if engine != _DEDUPLICATE:
         refuse(spec, f"the table option merge-engine = {_DEDUPLICATE}", engine)
     for name in ("sequence.field", "rowkind.field"):
         if name in options:
             refuse(spec, f"no table option {name}: the last change of a row counts", options[name])
+
+
+def _check_layout(spec: TableSpec, schema: TableSchema) -> None:
+    """Check that the columns of a partitioning hold what it says: their comments say it."""
+    ids = count(0)
+    fields = [user_field(spec, column, ids) for column in spec.schema]
+    found = {field.name: field for field in schema.fields}
+    for wanted in computed_fields(spec, fields, ids):
+        if wanted.name in found and found[wanted.name].description != wanted.description:
+            refuse(spec, f"column {wanted.name!r}: {wanted.description}", str(found[wanted.name].description))
 
 
 def _check_columns(spec: TableSpec, schema: TableSchema) -> None:

@@ -65,7 +65,7 @@ class KeyWriter:
         self._storage = LocalStorage()
         self._names = FileNames(task, finder.name, attempt, len(before))
         self._options = parquet_options(task.table_schema, task.compression, task.compression_level)
-        self._converter = RowConverter(table, task.table_schema, finder.bucket)
+        self._converter = RowConverter(table, task.table_schema, finder.bucket, finder.constants)
         self._layout = KeyLayout(task.table_schema)
         self._with_changelog = task.table_schema.options.get("changelog-producer") == "input"
         self._before = before
@@ -186,6 +186,7 @@ class KeyWriter:
             total_buckets=place.total_buckets,
             schema_id=self._task.table_schema.id,
             created_ms=time.time_ns() // 1_000_000,
+            layout=self._finder.layout,
             min_sequence=sequences[0],
             max_sequence=sequences[1],
             min_key=first,

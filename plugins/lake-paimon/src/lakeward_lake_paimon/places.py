@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakeward_lake_paimon.binary_row import encode_row, value_of
+from lakeward_lake_paimon.binary_row import decode_row, encode_row, scalar_of, value_of
 from lakeward_lake_paimon.datafile import Place
 from lakeward_lake_paimon.partitions import partition_folder
 
@@ -25,22 +25,41 @@ class PlaceFinder:
     """Where the rows of one split lie: all of them in one partition and one bucket.
 
     `bucket` is the source's, None where rows of several buckets come. The partition is that of the first row, for a row
-    has its values with their types.
+    has its values with their types; or `partition`, of a partitioning of the lake's own, `layout`.
     """
 
     schema: TableSchema
     name: str
     bucket: TableBucket | None
+    partition: bytes | None = None
+    layout: str = ""
 
     @classmethod
     def of_split(cls, schema: TableSchema, split: Split) -> PlaceFinder:
         """Return the finder for a split's rows."""
         return cls(schema, split.split_id, split.bucket)
 
+    @classmethod
+    def of_partition(cls, schema: TableSchema, partition: bytes, name: str, layout: str) -> PlaceFinder:
+        """Return the finder for the rows of one partition, of any of the source's buckets."""
+        return cls(schema, name, None, partition, layout)
+
+    @property
+    def constants(self) -> dict[str, pa.Scalar]:
+        """The values of the columns that a partitioning has besides the source's."""
+        if self.partition is None:
+            return {}
+        fields = self.schema.named(self.schema.partition_keys)
+        values = decode_row(self.partition, [field.kind for field in fields])
+        return {field.name: scalar_of(value, field.kind) for field, value in zip(fields, values, strict=True)}
+
     def place(self, rows: pa.RecordBatch) -> Place:
         """Return where rows lie; there is at least one, in the lake's columns."""
         fields = self.schema.named(self.schema.partition_keys)
         kinds = [field.kind for field in fields]
+        if self.partition is not None:
+            folder = partition_folder(self.schema, decode_row(self.partition, kinds))
+            return Place(folder, self.partition, _UNAWARE, self.schema.bucket, self.name)
         values = [value_of(rows.column(field.name)[0], field.kind) for field in fields]
         total = self.schema.bucket
         bucket = _UNAWARE if total < 0 or self.bucket is None else self.bucket.bucket

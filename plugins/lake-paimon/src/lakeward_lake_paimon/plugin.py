@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeward_lake_paimon.key_writer import KeyWriter
+from lakeward_lake_paimon.key_writer import BufferLimits, KeyWriter
+from lakeward_lake_paimon.layout import LayoutPartitioner, layout_text
 from lakeward_lake_paimon.options import PaimonOptions
 from lakeward_lake_paimon.places import PlaceFinder
 from lakeward_lake_paimon.task import unpack_task
-from lakeward_lake_paimon.writer import AppendWriter
+from lakeward_lake_paimon.writer import AppendWriter, GroupLimits
 
 if TYPE_CHECKING:
     from lakeward.model.checkpoints import SplitProgress
+    from lakeward.model.results import LakeFile
     from lakeward.model.splits import Split
     from lakeward.model.tables import TableSpec
-    from lakeward.ports import Clock, Lake, LakeWriter
+    from lakeward.ports import Clock, Lake, LakeWriter, Partitioner
 
 
 class PaimonLakePlugin:
-    """See `lakeward.hooks.plugins.LakePlugin`."""
+    """See `lakeward.hooks.plugins.PartitioningLakePlugin`."""
 
     conformance_level = "chaos"
     options = PaimonOptions
@@ -37,3 +39,25 @@ class PaimonLakePlugin:
         known = unpack_task(task)
         before = () if progress is None else progress.files
         return make(known, table, PlaceFinder.of_split(known.table_schema, split), attempt, before)
+
+    def partitioner(self, task: bytes, table: TableSpec) -> Partitioner:
+        """See `lakeward.hooks.plugins.PartitioningLakePlugin`."""
+        return LayoutPartitioner(unpack_task(task), table)
+
+    def partition_writer(  # noqa: PLR0917 - the protocol's
+        self,
+        task: bytes,
+        table: TableSpec,
+        partition: bytes,
+        name: str,
+        attempt: int,
+        before: tuple[LakeFile, ...],
+        memory_bytes: int,
+    ) -> LakeWriter:
+        """See `lakeward.hooks.plugins.PartitioningLakePlugin`."""
+        known = unpack_task(task)
+        finder = PlaceFinder.of_partition(known.table_schema, partition, name, layout_text(table.lake_partition))
+        if table.has_primary_key:
+            return KeyWriter(known, table, finder, attempt, before, BufferLimits.within(memory_bytes))
+        # Rows come gathered. Were they gathered here again, many partitions would hold them twice over.
+        return AppendWriter(known, table, finder, attempt, before, GroupLimits(rows=1))

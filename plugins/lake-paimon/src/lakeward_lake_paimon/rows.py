@@ -14,6 +14,8 @@ from lakeward.model.tables import BUCKET_COLUMN, OFFSET_COLUMN
 from lakeward_lake_paimon.kinds import arrow_field
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lakeward.model.tables import TableBucket, TableSpec
     from lakeward_lake_paimon.table_schema import TableSchema
 
@@ -21,13 +23,21 @@ if TYPE_CHECKING:
 class RowConverter:
     """Converts source batches to lake batches: names, types, system columns, missing columns."""
 
-    def __init__(self, table: TableSpec, schema: TableSchema, bucket: TableBucket | None) -> None:
+    def __init__(
+        self,
+        table: TableSpec,
+        schema: TableSchema,
+        bucket: TableBucket | None,
+        constants: Mapping[str, pa.Scalar] | None = None,
+    ) -> None:
         """Remember the target; messages name the source's table.
 
-        The number of `bucket` is the value of `__bucket`; None where batches have that column.
+        The number of `bucket` is the value of `__bucket`; None where batches have that column. `constants` are columns
+        that have one value in all rows.
         """
         self._table = table
         self._bucket = bucket
+        self._constants = constants or {}
         self.schema = pa.schema([arrow_field(field) for field in schema.fields])
 
     def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -36,10 +46,17 @@ class RowConverter:
         Raises:
             RowError: a value does not fit its column; names column, row and value.
         """
-        columns = [self._column(batch, field) for field in self.schema]
+        columns = [self.column(batch, field) for field in self.schema]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    def _column(self, batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+    def column(self, batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+        """Return one of the lake's columns.
+
+        Raises:
+            RowError: as of `convert`.
+        """
+        if field.name in self._constants:
+            return pa.repeat(self._constants[field.name], batch.num_rows)
         position = batch.schema.get_field_index(field.name)
         if position >= 0:
             array = self._cast(batch, batch.column(position), field)

@@ -12,6 +12,7 @@ import msgspec
 from lakeward.errors import CorruptFileError, SchemaMismatchError
 from lakeward.model.tables import BUCKET_COLUMN, OFFSET_COLUMN, TIMESTAMP_COLUMN
 from lakeward_lake_paimon.kinds import Field, Kind, paimon_kind
+from lakeward_lake_paimon.layout import computed_fields, partition_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -168,13 +169,14 @@ def new_schema(table: TableSpec, *, system_columns: bool, time_ms: int) -> Table
     """
     ids = count(0)
     fields = [user_field(table, one, ids) for one in table.schema]
+    fields += computed_fields(table, fields, ids)
     if system_columns:
         fields += [Field(next(ids), name, kind) for name, kind in SYSTEM_COLUMNS.items()]
     return TableSchema(
         id=0,
         fields=tuple(fields),
         highest_field_id=next(ids) - 1,
-        partition_keys=table.partition_keys,
+        partition_keys=partition_names(table),
         primary_keys=table.primary_key,
         options=_options(table),
         time_ms=time_ms,
@@ -209,11 +211,11 @@ def user_field(table: TableSpec, column: pa.Field, ids: Iterator[int]) -> Field:
 def _options(table: TableSpec) -> dict[str, str]:
     """Return a new table's options, as Fluss's coordinator sets them (`toPaimonSchema`)."""
     options = {"partition.legacy-name": "false"}
-    if table.bucket_key:
-        options |= {"bucket": str(table.buckets), "bucket-key": ",".join(table.bucket_key)}
-    elif table.has_primary_key:
-        options["bucket"] = str(table.buckets)
+    keys = table.bucket_key or tuple(name for name in table.primary_key if name not in table.partition_keys)
+    if keys and not table.lake_partition:
+        options |= {"bucket": str(table.buckets), "bucket-key": ",".join(keys)}
     else:
+        # Of a key table too: a key may move to another partition, which Paimon allows where buckets are free.
         options["bucket"] = "-1"
     if table.has_primary_key:
         options["changelog-producer"] = "input"

@@ -64,7 +64,7 @@ class AppendWriter:
         self._storage = LocalStorage()
         self._names = FileNames(task, finder.name, attempt, len(before))
         self._options = parquet_options(task.table_schema, task.compression, task.compression_level)
-        self._converter = RowConverter(table, task.table_schema, finder.bucket)
+        self._converter = RowConverter(table, task.table_schema, finder.bucket, finder.constants)
         self._limits = limits or GroupLimits()
         self._before = before
         self._closed: list[LakeFile] = []
@@ -176,6 +176,7 @@ class AppendWriter:
             total_buckets=self._place.total_buckets,
             schema_id=self._task.table_schema.id,
             created_ms=time.time_ns() // 1_000_000,
+            layout=self._finder.layout,
             first_offset=self._first_offset,
         )
         self._closed.append(LakeFile(file.path, "data", file.rows, size, pack_detail(detail)))
