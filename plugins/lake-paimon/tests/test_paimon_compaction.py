@@ -16,7 +16,7 @@ from lakeward.model.tables import Change
 from lakeward.ports import ReadableLake
 from lakeward_lake_paimon import compaction
 from lakeward_lake_paimon.compaction import due_tasks
-from lakeward_lake_paimon.storage import LocalStorage
+from lakeward_lake_paimon.local_storage import LocalStorage
 from lakeward_lake_paimon.table import Table
 from lakeward_paimon_kit.kills import Kill, KilledError
 from lakeward_paimon_kit.made import TYPES, create_as_fluss

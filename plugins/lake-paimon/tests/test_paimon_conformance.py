@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -66,7 +66,7 @@ class TestPartitionedPaimonTables(LakePartitionConformance):
         def read(path: TablePath) -> list[pa.Table]:
             folder = Path(options.warehouse) / f"{path.database}.db" / path.table / "snapshot"
             ids = sorted(int(one.name.partition("-")[2]) for one in folder.glob("snapshot-*"))
-            told = [{"scan.snapshot-id": number} for number in ids]
+            told: list[dict[str, Any]] = [{"scan.snapshot-id": number} for number in ids]
             return [python_reader.rows(options.warehouse, str(path), **one) for one in told]
 
         return read

@@ -13,8 +13,8 @@ from lakeward.errors import FencedError, LakewardError, RolledBackError, Storage
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import TablePath
 from lakeward_lake_paimon import lake as lake_module
-from lakeward_lake_paimon import storage as storage_module
-from lakeward_lake_paimon.storage import LocalStorage
+from lakeward_lake_paimon import local_storage as storage_module
+from lakeward_lake_paimon.local_storage import LocalStorage
 from lakeward_paimon_kit.others import Other
 from lakeward_testing.lake_tables import (
     COLUMNS,
@@ -265,7 +265,7 @@ def test_a_store_without_links_is_refused_by_its_address(plugin: PaimonLakePlugi
     from lakeward_testing.clock import FakeClock  # noqa: PLC0415 - as above
 
     with pytest.raises(LakewardError, match=r"lake\.warehouse: expected a directory of this machine"):
-        plugin.open(replace(options, warehouse="s3://bucket/lake"), FakeClock())
+        plugin.open(replace(options, warehouse="hdfs://host/lake"), FakeClock())
 
 
 def test_a_table_that_is_gone_is_said(world: World) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from lakeward_lake_paimon.storage import LocalStorage, storage_errors
+from lakeward_lake_paimon.storage import Storage, storage_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,7 +71,7 @@ def parquet_options(schema: TableSchema, compression: str, compression_level: in
 class ParquetFile:
     """One open file; each `write` is one row group."""
 
-    def __init__(self, storage: LocalStorage, path: str, schema: pa.Schema, options: dict[str, Any]) -> None:
+    def __init__(self, storage: Storage, path: str, schema: pa.Schema, options: dict[str, Any]) -> None:
         """Create it.
 
         Raises:

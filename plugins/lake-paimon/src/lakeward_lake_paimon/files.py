@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from lakeward_lake_paimon.manifests import Entry
     from lakeward_lake_paimon.snapshots import Snapshot
-    from lakeward_lake_paimon.storage import LocalStorage
+    from lakeward_lake_paimon.storage import Storage
     from lakeward_lake_paimon.table import Table
 
 _ANYWHERE = "/**/*-"
@@ -34,7 +34,7 @@ def round_prefix(location: str, round_id: object) -> str:
     return f"{location}{_ANYWHERE}{round_token(round_id)}-"
 
 
-def list_prefix(storage: LocalStorage, prefix: str) -> tuple[str, ...]:
+def list_prefix(storage: Storage, prefix: str) -> tuple[str, ...]:
     """Return the files of a round by its prefix, or those under a folder."""
     location, anywhere, token = prefix.partition(_ANYWHERE)
     if not anywhere:

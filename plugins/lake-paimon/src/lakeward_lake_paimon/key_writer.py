@@ -20,7 +20,7 @@ from lakeward_lake_paimon.datafile import FileNames, ParquetFile, parquet_option
 from lakeward_lake_paimon.detail import CHANGELOG, FileDetail, pack_detail, unpack_detail
 from lakeward_lake_paimon.key_rows import DELETE, UPDATE_BEFORE, VALUE_KIND, KeyBounds, KeyLayout, kinds_of
 from lakeward_lake_paimon.rows import RowConverter
-from lakeward_lake_paimon.storage import LocalStorage
+from lakeward_lake_paimon.stores import open_storage
 from lakeward_lake_paimon.writer import own_memory
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class KeyWriter:
         self._task = task
         self._finder = finder
         self._limits = limits or BufferLimits()
-        self._storage = LocalStorage()
+        self._storage = open_storage(task.location, task.storage)
         self._names = FileNames(task, finder.name, attempt, len(before))
         self._options = parquet_options(task.table_schema, task.compression, task.compression_level)
         self._converter = RowConverter(table, task.table_schema, finder.bucket, finder.constants)

@@ -14,7 +14,7 @@ from lakeward_lake_paimon.expire import expire
 from lakeward_lake_paimon.fitting import missing_fields
 from lakeward_lake_paimon.read_rows import snapshot_rows
 from lakeward_lake_paimon.snapshots import Snapshots, create_snapshot
-from lakeward_lake_paimon.storage import open_warehouse
+from lakeward_lake_paimon.stores import open_warehouse
 from lakeward_lake_paimon.table import hold, keep_copy
 from lakeward_lake_paimon.table_schema import new_schema
 from lakeward_lake_paimon.tables import Warehouse
@@ -50,7 +50,7 @@ class PaimonLake:
         """
         self._options = options
         self._clock = clock
-        self._storage, root = open_warehouse(options.warehouse)
+        self._storage, root = open_warehouse(options.warehouse, options.properties)
         self._storage.make_folder(root)
         self._warehouse = Warehouse(self._storage, root, clock.wall_ms)
         self._stamped: dict[TablePath, Incarnation] = {}
@@ -71,7 +71,7 @@ class PaimonLake:
 
     def read_rows(self, path: TablePath, snapshot_id: int) -> Iterator[pa.RecordBatch]:
         """See `lakeward.ports.ReadableLake.read_rows`."""
-        return snapshot_rows(self._load(path).location, snapshot_id)
+        return snapshot_rows(self._storage, self._load(path).location, snapshot_id)
 
     def stamp(self, path: TablePath, incarnation: Incarnation) -> LakeHead:
         """See `lakeward.ports.Lake.stamp`."""
@@ -107,6 +107,7 @@ class PaimonLake:
             target_size_bytes=self._options.target_file_size_bytes,
             compression=self._options.compression,
             compression_level=self._options.compression_level,
+            storage=dict(self._options.properties),
             base_snapshot=head.snapshot_id or 0,
             next_sequence=next_sequence(found),
         )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lakeward_lake_paimon.binary_row import Value
     from lakeward_lake_paimon.kinds import Kind
     from lakeward_lake_paimon.snapshots import Snapshot
-    from lakeward_lake_paimon.storage import LocalStorage
+    from lakeward_lake_paimon.storage import Storage
 
 VERSION = 2
 """Of both kinds of files, since Paimon 0.4."""
@@ -292,7 +292,7 @@ class Manifest:
 class Manifests:
     """The manifest folder of one table."""
 
-    def __init__(self, storage: LocalStorage, location: str) -> None:
+    def __init__(self, storage: Storage, location: str) -> None:
         """Read nothing yet; `location` is the table's folder."""
         self._storage = storage
         self.folder = f"{location}/manifest"

@@ -9,20 +9,21 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lakeward.errors import LakeError
+from lakeward.errors import LakeError, StorageError
 from lakeward_lake_paimon.avro_file import AvroError, read_avro
 from lakeward_lake_paimon.kinds import arrow_type, parse_kind
 from lakeward_lake_paimon.merging import merge_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+    from lakeward_lake_paimon.storage import Storage
 
 _BATCH_ROWS = 65_536
 _DELETED = 1
@@ -32,17 +33,17 @@ _GONE_KINDS = pa.array([1, 3], pa.int8())
 _Json = dict[str, Any]
 
 
-def snapshot_rows(location: str, snapshot_id: int) -> Iterator[pa.RecordBatch]:
+def snapshot_rows(storage: Storage, location: str, snapshot_id: int) -> Iterator[pa.RecordBatch]:
     """Yield the live rows of a snapshot; see `lakeward.ports.ReadableLake.read_rows`.
 
     Raises:
         LakeError: the snapshot, or a file of it, is gone or cannot be read.
     """
     try:
-        reader = _Reader(location, snapshot_id)
+        reader = _Reader(storage, location, snapshot_id)
         yield pa.RecordBatch.from_arrays([pa.nulls(0, one.type) for one in reader.schema], schema=reader.schema)
         yield from reader.rows()
-    except (OSError, AvroError, KeyError, ValueError, pa.ArrowException) as broken:
+    except (OSError, StorageError, AvroError, KeyError, ValueError, pa.ArrowException) as broken:
         message = f"{location}: snapshot {snapshot_id} cannot be read: {broken}"
         raise LakeError(message) from broken
 
@@ -59,12 +60,13 @@ class _File:
 class _Reader:
     """Reads one snapshot."""
 
-    def __init__(self, location: str, snapshot_id: int) -> None:
+    def __init__(self, storage: Storage, location: str, snapshot_id: int) -> None:
+        self._storage = storage
         self._location = location
-        said = json.loads(Path(f"{location}/snapshot/snapshot-{snapshot_id}").read_bytes())
+        said = json.loads(self._bytes(f"{location}/snapshot/snapshot-{snapshot_id}"))
         self._lists = (said["baseManifestList"], said["deltaManifestList"])
         self._schemas: dict[int, _Json] = {}
-        newest = max(int(one.name.partition("-")[2]) for one in Path(f"{location}/schema").glob("schema-*"))
+        newest = max(int(one.partition("-")[2]) for one in storage.names(f"{location}/schema") if one[:7] == "schema-")
         self._now = self._schema(newest)
         fields = [(one["name"], arrow_type(parse_kind(one["type"]))) for one in self._now["fields"]]
         self.schema = pa.schema(fields)
@@ -97,14 +99,21 @@ class _Reader:
 
     def _folders(self) -> dict[str, str]:
         """Return the path of each data file by its name: names are unique, and so no partition has to be named."""
-        return {one.name: str(one) for one in Path(self._location).rglob("bucket-*/*.parquet")}
+        found = self._storage.list(self._location)
+        return {one.rpartition("/")[2]: one for one in found if one.endswith(".parquet")}
 
     def _records(self, name: str) -> Iterator[_Json]:
-        return read_avro(Path(f"{self._location}/manifest/{name}").read_bytes())
+        return read_avro(self._bytes(f"{self._location}/manifest/{name}"))
+
+    def _bytes(self, path: str) -> bytes:
+        found = self._storage.read(path)
+        if found is None:
+            raise FileNotFoundError(path)
+        return found
 
     def _schema(self, number: int) -> _Json:
         if number not in self._schemas:
-            stored = json.loads(Path(f"{self._location}/schema/schema-{number}").read_bytes())
+            stored = json.loads(self._bytes(f"{self._location}/schema/schema-{number}"))
             self._schemas[number] = stored
         return self._schemas[number]
 
@@ -127,16 +136,23 @@ class _Reader:
         """Yield the rows of one sorted run; the first row of each file says where it stands among the others."""
         keys = [name for name in system if name.startswith("_KEY_")]
         if len(files) > 1:
-            firsts = pa.concat_tables([pq.ParquetFile(one.path).read_row_group(0, keys).slice(0, 1) for one in files])
+            firsts = pa.concat_tables([self._first(one, keys) for one in files])
             order = pc.sort_indices(firsts, sort_keys=[(name, "ascending") for name in keys])
             files = [files[place.as_py()] for place in order]
         for file in files:
             yield from self._tables(file, system)
 
+    def _first(self, file: _File, keys: list[str]) -> pa.Table:
+        with self._storage.open(file.path) as source:
+            return pq.ParquetFile(source).read_row_group(0, keys).slice(0, 1)
+
     def _tables(self, file: _File, system: Iterable[str]) -> Iterator[pa.Table]:
         """Yield a file's rows in the table's columns of now: a column is known by its id, whatever it was called."""
         then = {one["id"]: one["name"] for one in self._schema(file.schema_id)["fields"]}
-        source = pq.ParquetFile(file.path)
+        with self._storage.open(file.path) as source:
+            yield from self._batches(pq.ParquetFile(source), then, system)
+
+    def _batches(self, source: pq.ParquetFile, then: Mapping[int, str], system: Iterable[str]) -> Iterator[pa.Table]:
         for batch in source.iter_batches(_BATCH_ROWS):
             columns = {name: batch.column(name) for name in system}
             for field, one in zip(self.schema, self._now["fields"], strict=True):

@@ -13,7 +13,7 @@ from lakeward.errors import CorruptFileError, StorageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from lakeward_lake_paimon.storage import LocalStorage, PinnedFolder
+    from lakeward_lake_paimon.storage import Folder, Storage
 
 VERSION = 3
 """Of snapshot files, since Paimon 0.4."""
@@ -72,7 +72,7 @@ _SNAPSHOTS = msgspec.json.Decoder(Snapshot)
 class Snapshots:
     """The snapshots of one table."""
 
-    def __init__(self, storage: LocalStorage, location: str) -> None:
+    def __init__(self, storage: Storage, location: str) -> None:
         """Read nothing yet; `location` is the table's folder."""
         self._storage = storage
         self._folder = f"{location}/snapshot"
@@ -112,7 +112,7 @@ class Snapshots:
             if _TAG.fullmatch(name) and (found := self._read(f"{self._tags}/{name}")) is not None:
                 yield found
 
-    def pin(self) -> PinnedFolder:
+    def pin(self) -> Folder:
         """Open the folder of the snapshots to change it; see `create_snapshot`."""
         return self._storage.pin(self._folder)
 
@@ -129,7 +129,7 @@ class Snapshots:
         return found
 
 
-def create_snapshot(folder: PinnedFolder, snapshot: Snapshot, tag: str) -> bool:
+def create_snapshot(folder: Folder, snapshot: Snapshot, tag: str) -> bool:
     """Make a snapshot the head; return False if another one of its number is there.
 
     Raises:
@@ -145,11 +145,11 @@ def create_snapshot(folder: PinnedFolder, snapshot: Snapshot, tag: str) -> bool:
     return True
 
 
-def say_earliest(folder: PinnedFolder, number: int) -> None:
+def say_earliest(folder: Folder, number: int) -> None:
     """Write the hint from which on readers look for snapshots."""
     folder.replace(_EARLIEST, str(number).encode())
 
 
-def delete_snapshot(folder: PinnedFolder, number: int) -> None:
+def delete_snapshot(folder: Folder, number: int) -> None:
     """Delete a snapshot's file."""
     folder.delete(f"snapshot-{number}")

@@ -1,30 +1,125 @@
-"""Files by path or URI through pyarrow, and the one thing that Arrow has not: creating a file that must not exist.
-
-Everything that fences rests on `create`. On a disk of this machine it is a link to a file that is written already: the
-name appears with all its bytes, or not at all, and exactly one of two that try gets it.
-"""
+"""The files of a warehouse, on a disk or in a store. Everything that fences rests on `Folder.create`."""
 
 from __future__ import annotations
 
-import os
-import secrets
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Self
-from urllib.parse import unquote, urlsplit
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol, Self
 
-import pyarrow.fs as pafs
-
-from lakeward.errors import ConfigError, OutcomeUnknownError, StorageError
-from lakeward.local_files import refusal, sync
+from lakeward.errors import StorageError
+from lakeward.local_files import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
 
-_TEMPORARY = ".lakeward-"
+TEMPORARY = ".lakeward-"
 """Names of files that are being written begin with it. Paimon's readers look for other names."""
+
+
+class Folder(Protocol):
+    """A folder that is changed; it stays the same one while its path may come to be another's."""
+
+    path: str
+
+    def __enter__(self) -> Self:
+        """Return the folder."""
+        ...
+
+    def __exit__(self, *_: object) -> None:
+        """Let go of it."""
+        ...
+
+    @property
+    def is_at_its_path(self) -> bool:
+        """Whether the path still leads here."""
+        ...
+
+    def create(self, name: str, data: bytes, tag: str) -> bool:
+        """Create a file with all its bytes; return False, and change nothing, if there is one of that name.
+
+        `tag` is part of the name of a temporary file, by which what a crash leaves is found (`is_leftover`).
+
+        Raises:
+            StorageError: refused, and nothing was created.
+            OutcomeUnknownError: it cannot be told whether the file was created.
+        """
+        ...
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Write a file whole, in the place of another one.
+
+        Raises:
+            StorageError: refused; the other one is as it was.
+        """
+        ...
+
+    def delete(self, name: str) -> None:
+        """Delete a file; one that is not there is no error.
+
+        Raises:
+            StorageError: refused.
+        """
+        ...
+
+
+class Storage(Protocol):
+    """The files of one warehouse. All methods raise `StorageError` where the disk or the store refuses."""
+
+    renames: bool
+    """Whether a folder can be renamed."""
+
+    def pin(self, folder: str) -> Folder:
+        """Open a folder to change it; it is made if it is not there."""
+        ...
+
+    def create(self, path: str, data: bytes, tag: str) -> bool:
+        """Create a file as `Folder.create`; its folder is made if it is not there."""
+        ...
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a file whose name nobody else chooses; durable."""
+        ...
+
+    def read(self, path: str) -> bytes | None:
+        """Return a file's bytes, None where there is none."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is a file of that path."""
+        ...
+
+    def names(self, folder: str) -> tuple[str, ...]:
+        """Return the names in a folder, sorted; none where there is no such folder."""
+        ...
+
+    def list(self, folder: str) -> tuple[str, ...]:
+        """Return the paths of all files under a folder, sorted; none where there is no such folder."""
+        ...
+
+    def rename_folder(self, old: str, new: str) -> bool:
+        """Rename a folder; return False if it is not there, or another one of that name is and is not empty."""
+        ...
+
+    def make_folder(self, folder: str) -> None:
+        """Make a folder, and those that it is in."""
+        ...
+
+    def delete_folder(self, folder: str) -> None:
+        """Delete a folder with all that is in it; one that is not there is no error."""
+        ...
+
+    def delete(self, path: str) -> None:
+        """Delete a file; one that is not there is no error."""
+        ...
+
+    def open(self, path: str) -> pa.NativeFile:
+        """Open a file for random reading."""
+        ...
+
+    def open_output(self, path: str) -> pa.NativeFile:
+        """Open a new file for writing; its folder is made."""
+        ...
 
 
 @contextmanager
@@ -41,261 +136,6 @@ def storage_errors(path: str) -> Iterator[None]:
         raise StorageError(message) from refused
 
 
-class PinnedFolder:
-    """A folder that stays the same one while its path may come to be another's.
-
-    A table that is set aside is renamed, and a new one takes its path. A process that wakes up only then must not
-    change the new one: what it does here happens in the folder that it has looked at.
-    """
-
-    def __init__(self, path: str) -> None:
-        """Open it.
-
-        Raises:
-            OSError: it is not there, or the disk refused.
-        """
-        self.path = path
-        self._handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-
-    def __enter__(self) -> Self:
-        """Return the folder."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close it."""
-        os.close(self._handle)
-
-    @property
-    def is_at_its_path(self) -> bool:
-        """Whether the path still leads here."""
-        try:
-            there, here = Path(self.path).stat(), os.fstat(self._handle)
-        except FileNotFoundError:
-            return False
-        return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
-
-    def create(self, name: str, data: bytes, tag: str) -> bool:
-        """Create a file with all its bytes; return False, and change nothing, if there is one of that name.
-
-        `tag` is part of the name of the temporary file, by which what a crash leaves is found (`is_leftover`).
-
-        Raises:
-            StorageError: the disk refused, and nothing was created.
-            OutcomeUnknownError: the disk refused, and it cannot be told whether the file was created.
-        """
-        with self._written(data, tag) as temporary:
-            created = self._link(temporary, name, data)
-        with suppress(OSError):  # it is there, whatever a crash of the machine may do
-            os.fsync(self._handle)
-        return created
-
-    def replace(self, name: str, data: bytes) -> None:
-        """Write a file whole, in the place of another one.
-
-        Raises:
-            StorageError: the disk refused; the other one is as it was.
-        """
-        with self._written(data, "hint") as temporary:
-            os.rename(temporary, name, src_dir_fd=self._handle, dst_dir_fd=self._handle)
-
-    def delete(self, name: str) -> None:
-        """Delete a file; one that is not there is no error.
-
-        Raises:
-            StorageError: the disk refused.
-        """
-        with storage_errors(f"{self.path}/{name}"), suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=self._handle)
-
-    @contextmanager
-    def _written(self, data: bytes, tag: str) -> Iterator[str]:
-        """Yield the name of a file with these bytes, which is gone afterwards if it still has that name."""
-        name = f"{_TEMPORARY}{tag}-{secrets.token_hex(4)}"
-        with storage_errors(f"{self.path}/{name}"):
-            try:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-                with open(name, "wb", opener=lambda path, _: os.open(path, flags, 0o666, dir_fd=self._handle)) as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                yield name
-            finally:
-                with suppress(OSError):  # what is left is found by its tag
-                    os.unlink(name, dir_fd=self._handle)
-
-    def _link(self, temporary: str, name: str, data: bytes) -> bool:
-        try:
-            os.link(temporary, name, src_dir_fd=self._handle, dst_dir_fd=self._handle)
-        except FileExistsError:
-            return False
-        except OSError as refused:
-            # On a network disk the answer may be lost, and the link be there.
-            try:
-                return self._read(name) == data
-            except FileNotFoundError:
-                raise refused from None
-            except OSError as away:
-                message = f"{self.path}/{name}: cannot tell whether it was created: {refusal(away, self.path)}"
-                raise OutcomeUnknownError(message) from refused
-        return True
-
-    def _read(self, name: str) -> bytes:
-        with open(name, "rb", opener=lambda path, flags: os.open(path, flags, dir_fd=self._handle)) as file:
-            return file.read()
-
-
-class LocalStorage:
-    """Files of this machine. Paths are absolute."""
-
-    def __init__(self) -> None:
-        """Have made no directory yet."""
-        self._fs = pafs.LocalFileSystem()
-        self._made: set[str] = set()
-
-    def pin(self, folder: str) -> PinnedFolder:
-        """Open a folder to change it, whatever path it may get meanwhile; it is made if it is not there.
-
-        Raises:
-            StorageError: the disk refused.
-        """
-        with storage_errors(folder):
-            Path(folder).mkdir(parents=True, exist_ok=True)
-            return PinnedFolder(folder)
-
-    def create(self, path: str, data: bytes, tag: str) -> bool:
-        """Create a file as `PinnedFolder.create`; its folder is made if it is not there."""
-        folder, _, name = path.rpartition("/")
-        with self.pin(folder) as pinned:
-            return pinned.create(name, data, tag)
-
-    def write(self, path: str, data: bytes) -> None:
-        """Write a file whose name nobody else chooses; durable.
-
-        Raises:
-            StorageError: the disk refused.
-        """
-        with storage_errors(path):
-            target = Path(path)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(data)
-            sync(target)
-
-    def read(self, path: str) -> bytes | None:
-        """Return a file's bytes, None where there is none.
-
-        Raises:
-            StorageError: the disk refused.
-        """
-        with storage_errors(path):
-            try:
-                return Path(path).read_bytes()
-            except (FileNotFoundError, NotADirectoryError):
-                return None
-
-    def exists(self, path: str) -> bool:
-        """Return whether there is a file of that path.
-
-        Raises:
-            StorageError: the disk refused.
-        """
-        with storage_errors(path):
-            return Path(path).is_file()
-
-    def names(self, folder: str) -> tuple[str, ...]:
-        """Return the names in a folder, sorted; none where there is no such folder."""
-        with storage_errors(folder):
-            try:
-                return tuple(sorted(one.name for one in Path(folder).iterdir()))
-            except (FileNotFoundError, NotADirectoryError):
-                return ()
-
-    def list(self, folder: str) -> tuple[str, ...]:
-        """Return the paths of all files under a folder, sorted; none where there is no such folder."""
-        root = folder.rstrip("/")
-        with storage_errors(folder):
-            found = self._fs.get_file_info(pafs.FileSelector(root, recursive=True, allow_not_found=True))
-        return tuple(sorted(info.path for info in found if info.is_file))
-
-    def rename_folder(self, old: str, new: str) -> bool:
-        """Rename a folder; return False if it is not there, or another one of that name is and is not empty.
-
-        Raises:
-            StorageError: the disk refused.
-        """
-        with storage_errors(old):
-            try:
-                Path(old).rename(new)
-            except FileNotFoundError:
-                return False
-            except OSError:
-                if self.names(new):
-                    return False
-                raise
-        return True
-
-    def make_folder(self, folder: str) -> None:
-        """Make a folder, and those that it is in.
-
-        Raises:
-            StorageError: the disk refused.
-        """
-        with storage_errors(folder):
-            Path(folder).mkdir(parents=True, exist_ok=True)
-
-    def delete_folder(self, folder: str) -> None:
-        """Delete a folder with all that is in it; one that is not there is no error."""
-        with storage_errors(folder), suppress(FileNotFoundError):
-            self._fs.delete_dir(folder)
-
-    def delete(self, path: str) -> None:
-        """Delete a file; one that is not there is no error.
-
-        Raises:
-            StorageError: the disk refused.
-        """
-        with storage_errors(path):
-            Path(path).unlink(missing_ok=True)
-
-    def open(self, path: str) -> pa.NativeFile:
-        """Open a file for random reading."""
-        with storage_errors(path):
-            return self._fs.open_input_file(path)
-
-    def open_output(self, path: str) -> pa.NativeFile:
-        """Open a new file for writing; its folder is made, and a file that is there is refused.
-
-        Raises:
-            StorageError: it exists, or the disk refused.
-        """
-        folder = path.rpartition("/")[0]
-        with storage_errors(path):
-            if folder not in self._made:
-                self._fs.create_dir(folder, recursive=True)
-                self._made.add(folder)
-            if os.path.lexists(path):
-                message = "the file exists already and is not overwritten"
-                raise FileExistsError(message)
-            return self._fs.open_output_stream(path)
-
-
 def is_leftover(name: str, tag: str) -> bool:
     """Return whether a name is that of a temporary file which `create` made with this tag."""
-    return name.startswith(f"{_TEMPORARY}{tag}-")
-
-
-def open_warehouse(warehouse: str) -> tuple[LocalStorage, str]:
-    """Return the storage of a warehouse, and its path there.
-
-    Raises:
-        ConfigError: the store has neither links nor conditional puts, which a commit needs.
-    """
-    scheme = urlsplit(warehouse).scheme if "://" in warehouse or warehouse.startswith("file:") else ""
-    if scheme not in {"", "file"}:
-        expected = (
-            "a directory of this machine, where a snapshot is created by a link, which fails if another service has "
-            "created it; nothing else keeps two services from overwriting each other's commits"
-        )
-        key = "lake.warehouse"
-        raise ConfigError(key, expected, warehouse)
-    path = unquote(urlsplit(warehouse).path) if scheme else warehouse
-    return LocalStorage(), str(Path(path).absolute())
+    return name.startswith(f"{TEMPORARY}{tag}-")

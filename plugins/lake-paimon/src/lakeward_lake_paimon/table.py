@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lakeward.model.identity import RoundId
     from lakeward.model.results import OffsetCommit
     from lakeward.model.tables import TablePath
-    from lakeward_lake_paimon.storage import LocalStorage, PinnedFolder
+    from lakeward_lake_paimon.storage import Folder, Storage
     from lakeward_lake_paimon.table_schema import TableSchema
 
 OWN_FOLDER = "_lakeward"
@@ -64,7 +64,7 @@ def owner_path(location: str) -> str:
     return f"{location}/{OWN_FOLDER}/table.json"
 
 
-def read_owner(storage: LocalStorage, location: str) -> Owner | None:
+def read_owner(storage: Storage, location: str) -> Owner | None:
     """Return whom a lake table belongs to; None where no service of ours has opened it yet.
 
     Raises:
@@ -83,7 +83,7 @@ def read_owner(storage: LocalStorage, location: str) -> Owner | None:
     return found
 
 
-def copy_ids(storage: LocalStorage, location: str) -> list[int]:
+def copy_ids(storage: Storage, location: str) -> list[int]:
     """Return the ids of the commits that there are copies of, ascending."""
     matches = (_COPY.fullmatch(name) for name in storage.names(f"{location}/{OWN_FOLDER}"))
     return sorted(int(found[1]) for found in matches if found)
@@ -100,14 +100,14 @@ class Table:
 
     path: TablePath
     location: str
-    storage: LocalStorage
+    storage: Storage
     owner: Owner | None
     schema: TableSchema
     snapshots: tuple[Snapshot, ...]
     copy: Snapshot | None
 
     @classmethod
-    def load(cls, storage: LocalStorage, location: str, path: TablePath) -> Table | None:
+    def load(cls, storage: Storage, location: str, path: TablePath) -> Table | None:
         """Read a table, None if it is not there."""
         # The owner last: a table that takes this path meanwhile has another one, and readers compare it.
         for _ in range(_TRIES):
@@ -226,8 +226,8 @@ class HeldTable:
     """A table, and the folders of it that a commit or an expiry changes, whatever path they may get meanwhile."""
 
     table: Table
-    snapshots: PinnedFolder
-    own: PinnedFolder
+    snapshots: Folder
+    own: Folder
 
     def again(self) -> HeldTable:
         """Read the table again.
@@ -251,7 +251,7 @@ class HeldTable:
 
 
 @contextmanager
-def hold(storage: LocalStorage, location: str, path: TablePath) -> Iterator[HeldTable]:
+def hold(storage: Storage, location: str, path: TablePath) -> Iterator[HeldTable]:
     """Read a table to change it.
 
     Raises:

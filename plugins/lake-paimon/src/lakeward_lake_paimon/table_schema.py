@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakeward.model.tables import TableSpec
-    from lakeward_lake_paimon.storage import LocalStorage
+    from lakeward_lake_paimon.storage import Storage
 
 VERSION = 3
 """Of schema files, since Paimon 0.9."""
@@ -137,7 +137,7 @@ def schema_path(location: str, number: int) -> str:
     return f"{location}/schema/schema-{number}"
 
 
-def newest_schema(storage: LocalStorage, location: str) -> TableSchema | None:
+def newest_schema(storage: Storage, location: str) -> TableSchema | None:
     """Return a table's present schema, None where there is no such table.
 
     Raises:
@@ -148,7 +148,7 @@ def newest_schema(storage: LocalStorage, location: str) -> TableSchema | None:
     return read_schema(storage, location, max(numbers)) if numbers else None
 
 
-def read_schema(storage: LocalStorage, location: str, number: int) -> TableSchema:
+def read_schema(storage: Storage, location: str, number: int) -> TableSchema:
     """Return one of a table's schemas.
 
     Raises:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lakeward.model.identity import Incarnation
     from lakeward.model.tables import TablePath, TableSpec
     from lakeward_lake_paimon.kinds import Field, Kind
-    from lakeward_lake_paimon.storage import LocalStorage
+    from lakeward_lake_paimon.storage import Storage
 
 
 _TRIES = 10
@@ -31,7 +31,7 @@ _ASIDE = "__dropped_"
 class Warehouse:
     """The tables of a filesystem catalog: `WAREHOUSE/DATABASE.db/TABLE`."""
 
-    def __init__(self, storage: LocalStorage, root: str, wall_ms: Callable[[], int]) -> None:
+    def __init__(self, storage: Storage, root: str, wall_ms: Callable[[], int]) -> None:
         """Keep where it is; `wall_ms` returns the time of now, in ms since 1970."""
         self.storage = storage
         self.root = root
@@ -72,10 +72,16 @@ class Warehouse:
         schema = new_schema(spec, system_columns=spec.system_columns is not False, time_ms=self._wall_ms())
         check_fits(spec, schema)
         location = self.location(spec.path)
+        owner = msgspec.json.encode(_owner(spec, incarnation))
+        if not self.storage.renames:
+            # Between the two it is a table that nobody has opened yet; whoever opens it first writes the owner.
+            if self.storage.create(schema_path(location, 0), schema.to_bytes(), "schema"):
+                self.storage.create(owner_path(location), owner, "owner")
+            return
         temporary = f"{self.root}/{spec.path.database}.db/.lakeward-{secrets.token_hex(8)}"
         try:
             self.storage.write(schema_path(temporary, 0), schema.to_bytes())
-            self.storage.write(owner_path(temporary), msgspec.json.encode(_owner(spec, incarnation)))
+            self.storage.write(owner_path(temporary), owner)
             self.storage.make_folder(f"{temporary}/snapshot")
             self.storage.rename_folder(temporary, location)
         finally:
@@ -96,6 +102,12 @@ class Warehouse:
                 f"{spec.path}: the lake table belongs to table id {owner.table_id}, later than {spec.table_id}, and is "
                 "not set aside for it. If the source was made anew and counts from the start again, rename that lake "
                 "table"
+            )
+            raise LakeError(message)
+        if not self.storage.renames:
+            message = (
+                f"{spec.path}: the lake table belongs to table id {owner.table_id}, now it is {spec.table_id}, and a "
+                f"store cannot rename it. Copy {table.location} elsewhere, delete it there, and the table is made anew"
             )
             raise LakeError(message)
         aside = f"{table.location}{_ASIDE}{owner.table_id}"

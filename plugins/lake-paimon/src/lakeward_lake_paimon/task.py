@@ -12,8 +12,9 @@ from lakeward_lake_paimon.table_schema import TableSchema
 class WriterTask(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a writer needs for one round.
 
-    `schema` is the table's schema file. `token` is in the name of each file of the round. `base_snapshot` is the head
-    that the round began from (0: there was none), and `next_sequence` the number after all sequence numbers in it.
+    `schema` is the table's schema file. `token` is in the name of each file of the round. `storage` are the properties
+    of the file system. `base_snapshot` is the head that the round began from (0: there was none), and `next_sequence`
+    the number after all sequence numbers in it.
     """
 
     location: str
@@ -22,6 +23,7 @@ class WriterTask(msgspec.Struct, frozen=True, kw_only=True):
     target_size_bytes: int
     compression: str
     compression_level: int
+    storage: dict[str, str]
     base_snapshot: int
     next_sequence: int
 

@@ -15,7 +15,7 @@ from lakeward_lake_paimon.datafile import FileNames, ParquetFile, parquet_option
 from lakeward_lake_paimon.detail import FileDetail, pack_detail
 from lakeward_lake_paimon.places import PlaceFinder
 from lakeward_lake_paimon.rows import RowConverter
-from lakeward_lake_paimon.storage import LocalStorage
+from lakeward_lake_paimon.stores import open_storage
 
 if TYPE_CHECKING:
     from lakeward.model.tables import TableSpec
@@ -61,7 +61,7 @@ class AppendWriter:
         """Open nothing yet: without rows there is no file. `before` are files that were closed by another writer."""
         self._task = task
         self._finder = finder
-        self._storage = LocalStorage()
+        self._storage = open_storage(task.location, task.storage)
         self._names = FileNames(task, finder.name, attempt, len(before))
         self._options = parquet_options(task.table_schema, task.compression, task.compression_level)
         self._converter = RowConverter(table, task.table_schema, finder.bucket, finder.constants)

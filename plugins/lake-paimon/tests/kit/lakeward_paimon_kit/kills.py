@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lakeward_lake_paimon.storage import LocalStorage, PinnedFolder
+from lakeward_lake_paimon.local_storage import LocalStorage, PinnedFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

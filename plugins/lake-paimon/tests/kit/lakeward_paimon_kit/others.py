@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lakeward_lake_paimon.local_storage import LocalStorage
 from lakeward_lake_paimon.manifests import Manifests
-from lakeward_lake_paimon.storage import LocalStorage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 VERSION = "2.1.0"
 REQUIRED = "LAKEWARD_PAIMON_PYTHON"
@@ -44,11 +44,19 @@ class PythonReader:
                 assert process.stdin is not None
                 process.stdin.close()
 
-    def rows(self, warehouse: str, table: str, **options: object) -> pa.Table:
-        """Return the live rows of a table; `options` are those of a reader, such as `scan.snapshot-id`."""
+    def rows(self, warehouse: str, table: str, catalog: Mapping[str, str] | None = None, **options: object) -> pa.Table:
+        """Return the live rows of a table.
+
+        Args:
+            warehouse: the warehouse.
+            table: `database.table`.
+            catalog: further options of the catalog.
+            options: those of a reader, such as `scan.snapshot-id`.
+        """
+        asked = {"warehouse": warehouse, "table": table, "catalog": catalog or {}, "options": options}
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"warehouse": warehouse, "table": table, "options": options}) + "\n")
+        self._process.stdin.write(json.dumps(asked) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         answer = json.loads(line) if line else {"error": "the process ended"}

@@ -15,7 +15,7 @@ from pypaimon import CatalogFactory  # type: ignore[import-not-found]  # an envi
 
 def read(request: dict[str, Any]) -> str:
     """Read a table, and return the path of a file with its rows."""
-    catalog = CatalogFactory.create({"warehouse": request["warehouse"]})
+    catalog = CatalogFactory.create({"warehouse": request["warehouse"], **request["catalog"]})
     table = catalog.get_table(request["table"])
     if request["options"]:
         table = table.copy({key: str(value) for key, value in request["options"].items()})
