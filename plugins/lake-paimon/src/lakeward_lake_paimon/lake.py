@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lakeward.errors import CommitConflictError, FencedError, RolledBackError, StorageError, TableGoneError
 from lakeward.model.results import CommitIds, CommitOutcome
 from lakeward_lake_paimon import files, fitting
+from lakeward_lake_paimon.check import check_warehouse, compare_warehouses
 from lakeward_lake_paimon.commit import SnapshotBuilder, next_sequence, round_change, stamp_change
 from lakeward_lake_paimon.expire import expire
 from lakeward_lake_paimon.fitting import missing_fields
@@ -22,14 +23,14 @@ from lakeward_lake_paimon.task import WriterTask, pack_task
 from lakeward_lake_paimon.upkeep import compact
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
     import pyarrow as pa
 
     from lakeward.model.identity import Incarnation, RoundId
     from lakeward.model.results import CommitRequest, LakeHead
     from lakeward.model.tables import TablePath, TableSpec
-    from lakeward.ports import Clock
+    from lakeward.ports import CheckResult, Clock, ServerLake
     from lakeward_lake_paimon.options import PaimonOptions
     from lakeward_lake_paimon.table import Table
 
@@ -68,6 +69,14 @@ class PaimonLake:
         """See `lakeward.ports.SchemaCheckedLake.check_schema`."""
         schema = new_schema(table, system_columns=table.system_columns is not False, time_ms=0)
         fitting.check_fits(table, schema)
+
+    def check(self, *, write: bool) -> Sequence[CheckResult]:
+        """See `lakeward.ports.CheckedLake.check`."""
+        return tuple(check_warehouse(self._storage, self._warehouse.root, write=write))
+
+    def compare(self, server: ServerLake) -> CheckResult:
+        """See `lakeward.ports.ComparedLake.compare`."""
+        return compare_warehouses(self._warehouse.root, server)
 
     def read_rows(self, path: TablePath, snapshot_id: int) -> Iterator[pa.RecordBatch]:
         """See `lakeward.ports.ReadableLake.read_rows`."""

@@ -8,16 +8,15 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pyarrow as pa
 
 from lakeward.errors import CorruptFileError, SchemaMismatchError
-from lakeward.model.tables import BUCKET_COLUMN, OFFSET_COLUMN, TIMESTAMP_COLUMN
+from lakeward.model.tables import BUCKET_COLUMN, OFFSET_COLUMN, PRECISION, TIMESTAMP_COLUMN
 from lakeward_lake_paimon.kinds import Field, Kind, paimon_kind
 from lakeward_lake_paimon.layout import computed_fields, partition_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-
-    import pyarrow as pa
 
     from lakeward.model.tables import TableSpec
     from lakeward_lake_paimon.storage import Storage
@@ -36,6 +35,9 @@ _SERVER_ONLY = "table.datalake.paimon."
 _FIXED_OPTIONS = frozenset({"bucket", "bucket-key", "partition.legacy-name"})
 """Options of Paimon that Fluss does not let a user set."""
 _COMMENT = b"comment"
+_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+_TIME_DIGITS, _TIMESTAMP_DIGITS = 3, 6
+"""Of a time of day Paimon has milliseconds; of a timestamp the sources have microseconds."""
 _FLOATING = frozenset({"FLOAT", "DOUBLE"})
 
 
@@ -204,8 +206,24 @@ def user_field(table: TableSpec, column: pa.Field, ids: Iterator[int]) -> Field:
             f"or time, found {kind}; give the source's table another key"
         )
         raise SchemaMismatchError(message)
+    if in_key:
+        _check_precision(table, column)
     comment = (column.metadata or {}).get(_COMMENT)
     return Field(number, column.name, kind, None if comment is None else comment.decode())
+
+
+def _check_precision(table: TableSpec, column: pa.Field) -> None:
+    """Refuse keys of finer times than those that are written: keys that differ in nothing else would become one."""
+    is_time = pa.types.is_time(column.type)
+    most = _TIME_DIGITS if is_time else _TIMESTAMP_DIGITS
+    unit = _DIGITS.get(getattr(column.type, "unit", ""), 0) if is_time else 0
+    digits = int((column.metadata or {}).get(PRECISION, unit))
+    if digits > most:
+        message = (
+            f"{table.path}: key column {column.name!r}: expected a time of at most {most} digits of a second, found "
+            f"{digits}: keys that differ only in the others would become one; give the source's table another key"
+        )
+        raise SchemaMismatchError(message)
 
 
 def _options(table: TableSpec) -> dict[str, str]:
