@@ -73,6 +73,9 @@ class TestPaimonLakeInS3(LakeConformance):
     test_an_overtaken_start_sets_no_table_aside_that_its_successor_stamped = None  # type: ignore[assignment]
     test_a_table_that_was_dropped_and_made_anew_starts_empty = None  # type: ignore[assignment]
 
+    # Writers do the same whatever the store, and this takes minutes there.
+    test_interruptions_anywhere_leave_the_table_as_it_is_without_them = None
+
     @pytest.fixture
     def plugin(self) -> ShapedPlugin:
         return ShapedPlugin(properties={"paimon.changelog-producer": "none"})

@@ -239,9 +239,7 @@ def _check_sequences(table: Table, request: CommitRequest, details: Sequence[Fil
     if not least:
         return
     base = min(detail.base_snapshot for detail in details)
-    for snapshot in table.snapshots:
-        if snapshot.id <= base:
-            break
+    for snapshot in table.snapshots.above(base):
         if incarnation_of(snapshot) is not None:
             continue
         for entry in table.manifests.entries(table.manifests.read_list(snapshot.delta_manifest_list)):

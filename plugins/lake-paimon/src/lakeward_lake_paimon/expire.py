@@ -6,11 +6,12 @@ What is to be deleted is written down first: whoever expires next finishes what 
 from __future__ import annotations
 
 import secrets
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from lakeward_lake_paimon.files import metadata_of, own_file, paths_of, retained
+from lakeward_lake_paimon.files import kept_apart, metadata_of, own_file, paths_of
 from lakeward_lake_paimon.manifests import DELETE
 from lakeward_lake_paimon.offsets import carries_offsets, incarnation_of
 from lakeward_lake_paimon.snapshots import delete_snapshot, say_earliest
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from lakeward_lake_paimon.table import HeldTable, Table
 
 _PLAN = "expiry-"
+_AT_MOST = 200
+"""Snapshots that one call expires: it has a time limit, and a table that nothing has expired yet has many thousands."""
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -63,13 +66,14 @@ def expire(held: HeldTable, keep: frozenset[int], count: int) -> int:
 
 def _expirable(table: Table, keep: frozenset[int], count: int) -> list[Snapshot]:
     """Return the snapshots to expire, the newest first. Above them none is missing, as Paimon's readers expect."""
-    if not table.snapshots:
+    ids = table.snapshots.ids
+    if not ids:
         return []
-    needed = [table.snapshots[min(count, len(table.snapshots)) - 1].id]
-    needed += [one.id for one in table.snapshots if carries_offsets(one)][:1]
-    needed += [one.id for one in table.snapshots if incarnation_of(one) is not None][:1]
-    first = min([*needed, *_consumed(table)])
-    return [one for one in table.snapshots if one.id < first and one.id not in keep]
+    needed = [ids[min(count, len(ids)) - 1], *_consumed(table)]
+    needed += [one.id for one in islice(filter(carries_offsets, table.snapshots), 1)]
+    needed += [one.id for one in islice((one for one in table.ours if incarnation_of(one) is not None), 1)]
+    old = [number for number in ids if number < min(needed) and number not in keep][-_AT_MOST:]
+    return [one for one in map(table.snapshots.get, old) if one is not None]
 
 
 def _consumed(table: Table) -> Iterator[int]:
@@ -86,16 +90,19 @@ def _dead_files(table: Table, expired: Sequence[Snapshot]) -> set[str]:
     """Return the files that only expired snapshots need, as paths within the table's folder."""
     gone = {one.id for one in expired}
     manifests = table.manifests
-    left = [one for one in retained(table) if one.id not in gone]
+    first = min((number for number in table.snapshots.ids if number > max(gone)), default=0)
+    # A manifest that a snapshot does not name is in none above it.
+    lower = [table.snapshots.get(number) for number in table.snapshots.ids if number <= first and number not in gone]
+    left = [*(one for one in lower if one is not None), *kept_apart(table)]
     old, kept = metadata_of(table, expired), metadata_of(table, left)
     names = {name for found in old.values() for name in found} - {name for found in kept.values() for name in found}
     dead = (set(old) - set(kept)) | {f"{manifests.folder}/{name}" for name in names}
     for snapshot in expired:
         for entry in manifests.entries(manifests.read_list(snapshot.changelog_manifest_list)):
             dead.update(paths_of(table, entry))
-    first = min((one.id for one in table.snapshots if one.id > max(gone)), default=0)
-    older = [one for one in left if one.id < first]
-    there = {one.id: one for one in table.snapshots}
+    # Of a copy whose snapshot another program has expired, the files are gone.
+    older = [one for one in left if one.id < first and one is not table.copy]
+    there = {one.id: one for one in (*expired, *left) if one.id <= first}
     needed = {key for one in older for key in manifests.live(one)}
     for number in sorted({*gone, *(id_ for id_ in there if id_ - 1 in gone)}):
         # A file that a snapshot takes away is needed by the ones before it alone.
@@ -139,7 +146,7 @@ def _finish(held: HeldTable, keep: frozenset[int]) -> HeldTable:
 
 def _carry_out(held: HeldTable, plan: Plan, name: str) -> None:
     table = held.table
-    left = [one.id for one in table.snapshots if one.id not in plan.snapshots]
+    left = [number for number in table.snapshots.ids if number not in plan.snapshots]
     if left:
         say_earliest(held.snapshots, _first_of_the_end(left))
     for number in sorted(plan.snapshots):

@@ -62,9 +62,14 @@ def own_file(table: Table, name: str) -> str:
 
 
 def retained(table: Table) -> list[Snapshot]:
-    """Return all snapshots that need their files: those that are there, tags, and the copy of our newest commit."""
+    """Return the snapshots that may need files of ours: those since we came, tags, the copy of our newest commit."""
+    return [*table.ours, *kept_apart(table)]
+
+
+def kept_apart(table: Table) -> list[Snapshot]:
+    """Return the snapshots that tags keep, and the copy of our newest commit."""
     copy = [] if table.copy is None else [table.copy]
-    return [*table.snapshots, *Snapshots(table.storage, table.location).tagged(), *copy]
+    return [*Snapshots(table.storage, table.location).tagged(), *copy]
 
 
 def metadata_of(table: Table, snapshots: Iterable[Snapshot]) -> dict[str, list[str]]:

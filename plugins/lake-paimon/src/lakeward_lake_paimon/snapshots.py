@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,7 +12,7 @@ import msgspec
 from lakeward.errors import CorruptFileError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from lakeward_lake_paimon.storage import Folder, Storage
 
@@ -20,6 +21,7 @@ VERSION = 3
 FIRST = 1
 _NAME = re.compile(r"snapshot-(\d+)")
 _TAG = re.compile(r"tag-.+")
+_AT_ONCE = 50
 _LATEST, _EARLIEST = "LATEST", "EARLIEST"
 
 
@@ -100,11 +102,9 @@ class Snapshots:
         ids = self.ids()
         return None if not ids else self.read(ids[-1])
 
-    def newest_first(self) -> Iterator[Snapshot]:
-        """Yield the snapshots from the head down. One that is expired meanwhile is left out."""
-        for number in reversed(self.ids()):
-            if (found := self.read(number)) is not None:
-                yield found
+    def chain(self) -> Chain:
+        """Return the snapshots that are there now."""
+        return Chain(self, self.ids())
 
     def tagged(self) -> Iterator[Snapshot]:
         """Yield the snapshots that tags keep."""
@@ -127,6 +127,49 @@ class Snapshots:
         if found.version != VERSION:
             raise CorruptFileError(path, f"a snapshot of version {VERSION}", found.version)
         return found
+
+
+class Chain:
+    """The snapshots that a table had at one moment, from the head down.
+
+    Each is read when it is come to: where nothing expires them, there are many thousands. The newest are read at once.
+    One that is expired meanwhile is left out.
+    """
+
+    def __init__(self, snapshots: Snapshots, ids: Sequence[int]) -> None:
+        """Read the newest; `ids` ascend."""
+        self._snapshots = snapshots
+        self.ids = tuple(reversed(ids))
+        self._read: dict[int, Snapshot | None] = {}
+        for number in self.ids[:_AT_ONCE]:
+            self.get(number)
+
+    def __iter__(self) -> Iterator[Snapshot]:
+        """Yield all, the newest first."""
+        return self.above(0)
+
+    def above(self, number: int) -> Iterator[Snapshot]:
+        """Yield those of greater ids, the newest first."""
+        for each in self.ids:
+            if each <= number:
+                return
+            if (found := self.get(each)) is not None:
+                yield found
+
+    def get(self, number: int) -> Snapshot | None:
+        """Return a snapshot, None if it was not there, or is gone."""
+        if number not in self._read:
+            self._read[number] = self._snapshots.read(number) if number in self._known else None
+        return self._read[number]
+
+    @cached_property
+    def _known(self) -> frozenset[int]:
+        return frozenset(self.ids)
+
+    @property
+    def oldest_id(self) -> int:
+        """The least id, 0 where there is none."""
+        return self.ids[-1] if self.ids else 0
 
 
 def create_snapshot(folder: Folder, snapshot: Snapshot, tag: str) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from lakeward.model.identity import RoundId
     from lakeward.model.results import OffsetCommit
     from lakeward.model.tables import TablePath
+    from lakeward_lake_paimon.snapshots import Chain
     from lakeward_lake_paimon.storage import Folder, Storage
     from lakeward_lake_paimon.table_schema import TableSchema
 
@@ -40,13 +42,14 @@ class Owner(msgspec.Struct, frozen=True):
     """`table.json`: the source's table that a lake table belongs to.
 
     `uuid` is the lake table's own. `opened_by` is the start that created or adopted it: it fences earlier starts until
-    the table has a stamp.
+    the table has a stamp. Snapshots up to `since` were there before: they carry nothing of ours.
     """
 
     version: int
     table_id: int
     uuid: str
     opened_by: str
+    since: int = 0
 
     @property
     def opener(self) -> Incarnation:
@@ -96,14 +99,14 @@ def copy_path(location: str, number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """See the module. `snapshots` are those that are there, the newest first."""
+    """See the module. `snapshots` are those that are there."""
 
     path: TablePath
     location: str
     storage: Storage
     owner: Owner | None
     schema: TableSchema
-    snapshots: tuple[Snapshot, ...]
+    snapshots: Chain
     copy: Snapshot | None
 
     @classmethod
@@ -115,7 +118,7 @@ class Table:
             schema = newest_schema(storage, location)
             if schema is None:
                 return None
-            snapshots = tuple(Snapshots(storage, location).newest_first())
+            snapshots = Snapshots(storage, location).chain()
             copies = copy_ids(storage, location)
             data = storage.read(copy_path(location, copies[-1])) if copies else None
             copy = None if data is None else _COPIES.decode(data)
@@ -132,17 +135,22 @@ class Table:
     @property
     def latest(self) -> Snapshot | None:
         """The head, None if there is none."""
-        return self.snapshots[0] if self.snapshots else None
+        return next(iter(self.snapshots), None)
 
     @property
     def next_id(self) -> int:
         """The id of the next snapshot."""
-        return 1 if self.latest is None else self.latest.id + 1
+        return self.snapshots.ids[0] + 1 if self.snapshots.ids else 1
+
+    @property
+    def ours(self) -> Iterator[Snapshot]:
+        """The snapshots that may carry something of ours, the newest first."""
+        return self.snapshots.above(0 if self.owner is None else self.owner.since)
 
     @property
     def stamp(self) -> Incarnation | None:
         """The incarnation of the newest snapshot that carries one."""
-        return next((found for found in map(incarnation_of, self.snapshots) if found is not None), None)
+        return next((found for found in map(incarnation_of, self.ours) if found is not None), None)
 
     def newest_commit(self) -> Snapshot | None:
         """Return the newest snapshot that carries offsets, which may be a copy of one that was expired.
@@ -158,7 +166,7 @@ class Table:
         """Return the id of a round's commit, None if it is not there."""
         wanted = (str(round_id.incarnation), round_id.name, str(step))
         expired = [self.copy] if self.copy is not None and self._is_expired(self.copy) else []
-        return next((one.id for one in [*self.snapshots, *expired] if round_of(one) == wanted), None)
+        return next((one.id for one in chain(self.ours, expired) if round_of(one) == wanted), None)
 
     def head(self) -> LakeHead:
         """Return the state of the table.
@@ -183,7 +191,7 @@ class Table:
         )
 
     def _own_commit(self) -> OffsetCommit | None:
-        ours = (one for one in self.snapshots if carries_offsets(one) and incarnation_of(one) is not None)
+        ours = (one for one in self.ours if carries_offsets(one) and incarnation_of(one) is not None)
         found = next(ours, self.copy)
         return None if found is None else offset_commit(found, self._read_own)
 
@@ -196,7 +204,7 @@ class Table:
 
     def _is_expired(self, snapshot: Snapshot) -> bool:
         """Return whether a snapshot is below all that are there."""
-        return bool(self.snapshots) and snapshot.id < self.snapshots[-1].id
+        return snapshot.id < self.snapshots.oldest_id
 
     def _check_copy(self) -> bool:
         """Return whether the newest commit of ours was expired by another program.
@@ -207,7 +215,7 @@ class Table:
         copy = self.copy
         if copy is None:
             return False
-        there = next((one for one in self.snapshots if one.id == copy.id), None)
+        there = self.snapshots.get(copy.id)
         if there is not None and there.delta_manifest_list == copy.delta_manifest_list:
             return False
         if there is None and self._is_expired(copy):

@@ -133,7 +133,7 @@ class Warehouse:
             return False
         if table.owner is None:
             # Another service, or Fluss's coordinator, has made it.
-            owner = msgspec.json.encode(_owner(spec, incarnation))
+            owner = msgspec.json.encode(_owner(spec, incarnation, table.next_id - 1))
             self.storage.create(owner_path(table.location), owner, "owner")
             return False
         return True
@@ -169,8 +169,8 @@ def _renumbered_kind(kind: Kind, ids: count[int]) -> Kind:
     return replace(kind, children=tuple(_renumbered_kind(one, ids) for one in kind.children))
 
 
-def _owner(spec: TableSpec, incarnation: Incarnation) -> Owner:
-    return Owner(1, spec.table_id, secrets.token_hex(16), str(incarnation))
+def _owner(spec: TableSpec, incarnation: Incarnation, since: int = 0) -> Owner:
+    return Owner(1, spec.table_id, secrets.token_hex(16), str(incarnation), since)
 
 
 def _refuse_overtaken(table: Table, spec: TableSpec, incarnation: Incarnation) -> None:

@@ -26,8 +26,8 @@ class Other:
         self._folder = folder
         self._manifests = Manifests(LocalStorage(), str(folder))
 
-    def commit(self, kind: str, entries: Sequence[Entry] = (), user: str = "spark") -> None:
-        """Commit entries on top of the head, by a rename as Paimon does on a disk."""
+    def commit(self, kind: str, entries: Sequence[Entry] = (), user: str = "spark", **said_of: str) -> None:
+        """Commit entries on top of the head, by a rename as Paimon does on a disk; `said_of` are properties."""
         newest = max((int(one.name.partition("-")[2]) for one in self._folder.glob("snapshot/snapshot-*")), default=0)
         said: dict[str, Any] = json.loads((self._folder / "snapshot" / f"snapshot-{newest}").read_bytes())
         name = uuid.uuid4()
@@ -48,6 +48,8 @@ class Other:
         }
         for gone in ("properties", "changelogManifestList", "baseManifestListSize", "deltaManifestListSize"):
             said.pop(gone, None)
+        if said_of:
+            said["properties"] = {key.replace("_", "-"): value for key, value in said_of.items()}
         temporary = self._folder / "snapshot" / f".{name}"
         temporary.write_text(json.dumps(said), encoding="utf-8")
         temporary.rename(self._folder / "snapshot" / f"snapshot-{newest + 1}")
