@@ -108,11 +108,11 @@ class JavaReader:
 @contextmanager
 def java_reader() -> Iterator[JavaReader]:
     """Start a Java process with Paimon's jar; skip, or fail where it is required, if it cannot be had."""
-    if importlib.util.find_spec("pyspark") is None or importlib.util.find_spec("lakeward_source_fluss") is None:
-        _go_without("needs pyspark's jars, and lakeward-source-fluss to fetch Paimon's")
+    if importlib.util.find_spec("pyspark") is None or importlib.util.find_spec("lakeward_demo") is None:
+        _go_without("needs pyspark's jars, and lakeward-demo to fetch Paimon's")
     from lakeward.errors import JavaError  # noqa: PLC0415 - where it is skipped nothing is loaded
-    from lakeward_source_fluss.cluster.jars import Jar, JarsMissingError, find_jars  # noqa: PLC0415 - as above
-    from lakeward_source_fluss.cluster.java import find_java  # noqa: PLC0415 - as above
+    from lakeward_demo.fluss.jars import Jar, JarsMissingError, find_jars  # noqa: PLC0415 - as above
+    from lakeward_demo.fluss.java import find_java  # noqa: PLC0415 - as above
 
     try:
         java = find_java()
