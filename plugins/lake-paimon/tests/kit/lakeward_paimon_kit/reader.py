@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -73,15 +74,18 @@ def _environment() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     folder = Path(base) / "lakeward" / f"pypaimon-{VERSION}-{sys.version_info.major}.{sys.version_info.minor}"
     python = folder / "bin" / "python"
-    if (folder / "whole").is_file():
-        return python
     uv = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
-    try:
-        _run([uv, "venv", "--clear", "--quiet", "--python", sys.executable, str(folder)])
-        _run([uv, "pip", "install", "--quiet", "--python", str(python), f"pypaimon=={VERSION}"])
-    except (OSError, subprocess.SubprocessError) as failed:
-        _go_without(f"pypaimon {VERSION} cannot be installed: {failed}")
-    (folder / "whole").touch()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_name(f"{folder.name}.lock").open("w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several processes run tests
+        if (folder / "whole").is_file():
+            return python
+        try:
+            _run([uv, "venv", "--clear", "--quiet", "--python", sys.executable, str(folder)])
+            _run([uv, "pip", "install", "--quiet", "--python", str(python), f"pypaimon=={VERSION}"])
+        except (OSError, subprocess.SubprocessError) as failed:
+            _go_without(f"pypaimon {VERSION} cannot be installed: {failed}")
+        (folder / "whole").touch()
     return python
 
 
