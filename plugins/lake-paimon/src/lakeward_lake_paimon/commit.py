@@ -26,6 +26,7 @@ from lakeward_lake_paimon.offsets import (
 )
 from lakeward_lake_paimon.snapshots import VERSION, Snapshot
 from lakeward_lake_paimon.table import OWN_FOLDER
+from lakeward_lake_paimon.table_schema import read_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -160,15 +161,28 @@ def round_change(table: Table, request: CommitRequest, next_sequence: int) -> Ch
         numbers = {id(detail): (detail.min_sequence, detail.max_sequence) for _, detail in details}
     else:
         numbers = _numbered(details, next_sequence)
+    totals = _bucket_counts(table)
     entries = {
         kind: [
-            _entry(file, detail, *numbers[id(detail)]) for file, detail in details if (file.kind == CHANGELOG) == kind
+            _entry(file, detail, totals.get(detail.partition, detail.total_buckets), *numbers[id(detail)])
+            for file, detail in details
+            if (file.kind == CHANGELOG) == kind
         ]
         for kind in (False, True)
     }
     after = max([next_sequence, *(last + 1 for _, last in numbers.values())])
     user, properties = _properties(table, request, after)
     return Change(APPEND, user, properties, entries[False], entries[True])
+
+
+def _bucket_counts(table: Table) -> dict[bytes, int]:
+    """Return the bucket count of each partition, where the table's was changed: a partition keeps the one it has."""
+    schema = table.schema
+    earlier = (read_schema(table.storage, table.location, number) for number in range(schema.id))
+    if not schema.partition_keys or all(one.bucket == schema.bucket for one in earlier):
+        return {}
+    live = table.manifests.live(table.latest)
+    return {entry.partition: entry.total_buckets for entry in live.values()}
 
 
 def _properties(table: Table, request: CommitRequest, next_sequence: int) -> tuple[str, dict[str, str]]:
@@ -202,7 +216,7 @@ def _numbered(details: Sequence[tuple[LakeFile, FileDetail]], first: int) -> dic
     return numbers
 
 
-def _entry(file: LakeFile, detail: FileDetail, first: int, last: int) -> Entry:
+def _entry(file: LakeFile, detail: FileDetail, total_buckets: int, first: int, last: int) -> Entry:
     keys: dict[str, Any] = {}
     if detail.min_key:
         fields = int.from_bytes(detail.min_key[:4], "big")
@@ -220,7 +234,7 @@ def _entry(file: LakeFile, detail: FileDetail, first: int, last: int) -> Entry:
         source=FROM_APPEND,
         **keys,
     )
-    return Entry(ADD, detail.partition, detail.bucket, detail.total_buckets, described)
+    return Entry(ADD, detail.partition, detail.bucket, total_buckets, described)
 
 
 def _check_sequences(table: Table, request: CommitRequest, details: Sequence[FileDetail]) -> None:

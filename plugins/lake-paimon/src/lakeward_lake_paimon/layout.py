@@ -2,7 +2,7 @@
 
 Paimon partitions by columns alone. So each transform has a column of its own, which the writers fill: `day(at)` has
 `at_day` (DATE), `year(at)` has `at_year` (INT), `month(at)` and `hour(at)` have texts such as `2026-01` and
-`2026-01-31-23`, `bucket(16, id)` has `id_bucket` (INT), `truncate(4, name)` has `name_trunc` of the column's type.
+`2026-01-31-23`, `bucket(16, id)` has `id_bucket_16` (INT), `truncate(4, name)` has `name_trunc_4` of the column's type.
 Times are those of UTC. A column as it is needs no other one.
 """
 
@@ -45,7 +45,10 @@ def layout_text(fields: Sequence[PartitionField]) -> str:
 
 def column_of(field: PartitionField) -> str:
     """Return the name of the column that holds a field of a partitioning."""
-    return field.column if field.transform == "identity" else f"{field.column}_{_SUFFIXES[field.transform]}"
+    if field.transform == "identity":
+        return field.column
+    argument = "" if field.argument is None else f"_{field.argument}"
+    return f"{field.column}_{_SUFFIXES[field.transform]}{argument}"
 
 
 def partition_names(table: TableSpec) -> tuple[str, ...]:

@@ -71,6 +71,21 @@ _SNAPSHOTS = msgspec.json.Decoder(Snapshot)
 """Made while this is imported: threads that learn a type at the same time crash the process."""
 
 
+def decode_snapshot(data: bytes, path: str) -> Snapshot:
+    """Read a snapshot file.
+
+    Raises:
+        CorruptFileError: it is damaged, or of a version that is not known; names `path`.
+    """
+    try:
+        found = _SNAPSHOTS.decode(data)
+    except msgspec.DecodeError as damaged:
+        raise CorruptFileError(path, "a snapshot of Paimon as JSON", str(damaged)) from damaged
+    if found.version != VERSION:
+        raise CorruptFileError(path, f"a snapshot of version {VERSION}", found.version)
+    return found
+
+
 class Snapshots:
     """The snapshots of one table."""
 
@@ -118,15 +133,7 @@ class Snapshots:
 
     def _read(self, path: str) -> Snapshot | None:
         data = self._storage.read(path)
-        if data is None:
-            return None
-        try:
-            found = _SNAPSHOTS.decode(data)
-        except msgspec.DecodeError as damaged:
-            raise CorruptFileError(path, "a snapshot of Paimon as JSON", str(damaged)) from damaged
-        if found.version != VERSION:
-            raise CorruptFileError(path, f"a snapshot of version {VERSION}", found.version)
-        return found
+        return None if data is None else decode_snapshot(data, path)
 
 
 class Chain:

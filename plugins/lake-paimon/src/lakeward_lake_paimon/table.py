@@ -20,7 +20,7 @@ from lakeward.model.identity import Incarnation
 from lakeward.model.results import LakeHead
 from lakeward_lake_paimon.manifests import Manifests
 from lakeward_lake_paimon.offsets import carries_offsets, incarnation_of, offset_commit, round_of
-from lakeward_lake_paimon.snapshots import Snapshot, Snapshots
+from lakeward_lake_paimon.snapshots import Snapshots, decode_snapshot
 from lakeward_lake_paimon.table_schema import newest_schema
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lakeward.model.identity import RoundId
     from lakeward.model.results import OffsetCommit
     from lakeward.model.tables import TablePath
-    from lakeward_lake_paimon.snapshots import Chain
+    from lakeward_lake_paimon.snapshots import Chain, Snapshot
     from lakeward_lake_paimon.storage import Folder, Storage
     from lakeward_lake_paimon.table_schema import TableSchema
 
@@ -58,7 +58,6 @@ class Owner(msgspec.Struct, frozen=True):
 
 
 _OWNERS = msgspec.json.Decoder(Owner)
-_COPIES = msgspec.json.Decoder(Snapshot)
 """Made while this is imported: threads that learn a type at the same time crash the process."""
 
 
@@ -120,8 +119,9 @@ class Table:
                 return None
             snapshots = Snapshots(storage, location).chain()
             copies = copy_ids(storage, location)
-            data = storage.read(copy_path(location, copies[-1])) if copies else None
-            copy = None if data is None else _COPIES.decode(data)
+            kept = copy_path(location, copies[-1]) if copies else ""
+            data = storage.read(kept) if kept else None
+            copy = None if data is None else decode_snapshot(data, kept)
             if read_owner(storage, location) == before:
                 return cls(path, location, storage, before, schema, snapshots, copy)
         message = f"{path}: another table took the path {location} while it was read, {_TRIES} times in a row"

@@ -12,6 +12,7 @@ import msgspec
 
 from lakeward.errors import CommitConflictError, FencedError, LakeError
 from lakeward_lake_paimon.fitting import check_fits, check_kind, missing_fields
+from lakeward_lake_paimon.storage import TEMPORARY
 from lakeward_lake_paimon.table import Owner, Table, owner_path, read_owner
 from lakeward_lake_paimon.table_schema import SYSTEM_COLUMNS, new_schema, schema_path
 
@@ -78,11 +79,13 @@ class Warehouse:
             if self.storage.create(schema_path(location, 0), schema.to_bytes(), "schema"):
                 self.storage.create(owner_path(location), owner, "owner")
             return
-        temporary = f"{self.root}/{spec.path.database}.db/.lakeward-{secrets.token_hex(8)}"
+        # Not among the tables of a database, where Paimon would list it after a crash.
+        temporary = f"{self.root}/{TEMPORARY}{secrets.token_hex(8)}"
         try:
             self.storage.write(schema_path(temporary, 0), schema.to_bytes())
             self.storage.write(owner_path(temporary), owner)
             self.storage.make_folder(f"{temporary}/snapshot")
+            self.storage.make_folder(location.rpartition("/")[0])
             self.storage.rename_folder(temporary, location)
         finally:
             with suppress(OSError):
