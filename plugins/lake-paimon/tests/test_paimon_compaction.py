@@ -199,7 +199,9 @@ def test_each_type_and_a_column_that_was_added_survive(
 
 
 def test_a_table_that_another_engine_compacts_is_left_alone(plugin: PaimonLakePlugin, options: PaimonOptions) -> None:
-    for number, (own, more) in enumerate([("none", {}), ("own", {"paimon.write-only": "true"})]):
+    for number, (own, more) in enumerate(
+        [("none", {}), ("own", {"paimon.write-only": "true"}), ("own", {"paimon.changelog-producer": "lookup"})]
+    ):
         told = msgspec.structs.replace(options, compaction=own, warehouse=f"{options.warehouse}{number}")
         world = World(plugin, told)
         world.tier(8, table=key_table(buckets=1, properties=more))

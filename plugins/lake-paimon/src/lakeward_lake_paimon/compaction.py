@@ -37,8 +37,8 @@ TRIGGER = 5
 """Sorted runs of a bucket from which on it is compacted (`num-sorted-run.compaction-trigger`)."""
 MOST_BYTES = 256 << 20
 """After so many bytes no further file or bucket is taken, if that can be: the table's next round waits meanwhile."""
-_TOP = 5
-"""The highest level (`num-levels` is one more than the trigger)."""
+_BY_COMPACTION = frozenset({"lookup", "full-compaction"})
+"""Producers of changelogs that are a part of Paimon's own compaction."""
 _RATIO = 2
 _BATCH_ROWS = 65_536
 _GROUP_ROWS = 1 << 17
@@ -68,7 +68,8 @@ class Task:
 def due_tasks(table: Table) -> list[Task]:
     """Return what is to be merged, the bucket with most runs first."""
     options = table.schema.options
-    if not table.schema.primary_keys or options.get("write-only", "false") == "true":
+    elsewhere = options.get("write-only", "false") == "true" or options.get("changelog-producer") in _BY_COMPACTION
+    if not table.schema.primary_keys or elsewhere:
         return []
     trigger = int(options.get("num-sorted-run.compaction-trigger", TRIGGER))
     top = int(options.get("num-levels", trigger + 1)) - 1
