@@ -436,7 +436,9 @@ class Checks:
         # Nobody can know what tasks write whose coordinator woke up after its fence time, until it sees its successor.
         woken = tuple(f"/{one.incarnation}/" for one in world.coordinators if one.loop.slept_s >= FENCE_S)
         orphans = (
-            file for file in sorted(world.lake.files) if file not in named and not any(who in file for who in woken)
+            file
+            for file in sorted(world.lake.files)
+            if file not in named and file not in world.lake.stray and not any(who in file for who in woken)
         )
         # What tried and did not land on a table that was set aside stays there: nobody can ask any more what it names.
         wrong += [f"{ORPHAN} {file}" for file in orphans if not file.startswith(aside)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lakeward.errors import FencedError, LakeError, OutcomeUnknownError, SchemaMismatchError
 from lakeward.model.results import CommitIds, CommitOutcome, LakeFile, LakeHead, OffsetCommit
 from lakeward_simulator.records import Records, Row
+from lakeward_simulator.scheduler import FENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -87,6 +88,8 @@ class SimLake:
         self._late: list[_Late] = []
         self.sent: list[tuple[LakeTable, CommitRequest]] = []
         """Commits that are on their way to the catalog."""
+        self.stray: set[str] = set()
+        """Files that tasks closed which woke up after the fence time, when nothing names their round any more."""
 
     def open_table(self, table: TableSpec, incarnation: Incarnation) -> LakeHead:
         """See Protocol."""
@@ -269,9 +272,17 @@ class SimLake:
         self._land(table, request, len(table.log))
 
     def closing(self, path: str) -> None:
-        """A task closes a file: a journal must name its round, also where the driver takes the task for dead."""
+        """A task closes a file: a journal must name its round, also where the driver takes the task for dead.
+
+        Except for a task that the driver has given up, and that slept for the fence time: what it does when it wakes
+        up, before it looks at its clock, nobody can know.
+        """
         acting = self._world.acting
-        if acting is not None and not self._world.checks.journal_of(path):
+        if acting is None or self._world.checks.journal_of(path):
+            return
+        if getattr(acting, "outlives", False) and acting.slept_s >= FENCE_S:
+            self.stray.add(path)
+        else:
             self._world.checks.unnamed(acting, path)
 
     def _land_late(self, late: _Late) -> None:
