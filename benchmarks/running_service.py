@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import structs
 
 from lakeward import container as containers
+from lakeward import serve
 from lakeward.clock import SystemClock
 from lakeward.config.loader import load_config
 from lakeward.observe.logs import setup_logs
@@ -126,7 +127,7 @@ class RunningService:
         self.container = containers.build(loaded)
         self.rounds: SimpleQueue[tuple[str, RoundReport]] = SimpleQueue()
         silent = show_progress(loaded.settings, SystemClock(), on=False)
-        options = containers._options(self.container, loaded, silent, once=False, final=False)  # noqa: SLF001 - as `serve` does
+        options = serve._options(self.container, loaded, silent, once=False, final=False)  # noqa: SLF001 - as `serve` does
         options = replace(
             options,
             on_round=lambda table, report: self.rounds.put((table, report)),

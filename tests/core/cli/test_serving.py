@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +12,12 @@ import pytest
 
 from lakeward.config.loader import load_config
 from lakeward.container import build
+from lakeward.coordinator.service.scheduling import table_queue
 from lakeward.errors import LakeAwayError
 from lakeward.model.tables import TablePath
 from lakeward.model.tiering import HeartbeatRequest
 from lakeward.observe.control import read_control
+from lakeward.serve import effective_rules
 from lakeward.storage.binding_files import BindingFiles
 from lakeward.storage.small_files import SmallFiles
 from lakeward_service_kit.other_services import bind, report
@@ -188,13 +191,15 @@ def test_a_check_finds_a_pattern_that_another_service_binds_before_a_start_does(
 def test_the_source_of_a_service_assigns_no_table_that_is_bound_to_another_one(
     flights: Lakeward, root: str, *, bound: bool
 ) -> None:
-    """As the container opens it for `lakeward run`."""
+    """As `lakeward run` opens it."""
     assert flights("tables", "tier-now", "nyc.flights").code == 0
     if bound:
         bind(root, "big", "nyc.*")
-    container = build(load_config(None, {}))
+    loaded = load_config(None, {})
+    container = build(loaded)
     container.bound().bind()
-    source = container.source()
-    assigned = source.heartbeat(HeartbeatRequest(request=True)).assignment
+    source, rules = container.source(), partial(effective_rules, loaded, container.bound())
+    queue = table_queue(source, rules, container.clock(), mirrors=False, refresh=container.bound().refresh)
+    assigned = queue.heartbeat(HeartbeatRequest(request=True)).assignment
     source.close()
     assert (None if assigned is None else str(assigned.path)) == (None if bound else "nyc.flights")

@@ -42,7 +42,7 @@ def run(invocation: Invocation, *, once: bool, final: bool, progress: bool) -> i
     as_json = invocation.form == "json"
     shown = show_progress(loaded.settings, SystemClock(), on=progress and not as_json)
     # Only now, as it takes seconds to import Spark, the source and the lake: the first line is there before.
-    from lakeward.container import serve  # noqa: PLC0415 - see above
+    from lakeward.serve import serve  # noqa: PLC0415 - see above
 
     code = serve(loaded, once=once, final=final, progress=shown)
     if as_json:

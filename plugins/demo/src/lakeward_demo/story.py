@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from lakeward.cli.open_plugins import open_history
 from lakeward.clock import SystemClock
 from lakeward.config.loader import load_config
-from lakeward.container import serve
 from lakeward.errors import LakewardError, UsageError
 from lakeward.observe import status_file
 from lakeward.observe.format import clock_time, seconds
 from lakeward.observe.format import count as number
 from lakeward.observe.logs import setup_logs
 from lakeward.observe.progress import show_progress
+from lakeward.serve import serve
 from lakeward_demo.all_tiered import all_tiered
 from lakeward_demo.feed import EVENTS, FIRST_LIVE_DAY, FLIGHTS, Fed, changes_of, count, days_between, live_end
 from lakeward_demo.feeder_process import FeederProcess

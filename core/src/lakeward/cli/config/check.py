@@ -19,12 +19,13 @@ from lakeward.cli.layouts import (
     table_layouts,
 )
 from lakeward.cli.serving import describe_bindings
-from lakeward.container import build, lease_duration_s, writable_root
+from lakeward.container import build, lease_duration_s
 from lakeward.errors import LakewardError
 from lakeward.local_files import is_local
 from lakeward.model.secrets import mask_uri
 from lakeward.observe.files import reached_by_others
 from lakeward.observe.format import count
+from lakeward.serve import writable_root
 from lakeward.sockets.addresses import check_addresses
 from lakeward.sockets.certificates import load_tls
 from lakeward.spark.java import find_java
