@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from lakeward_paimon_kit.java import VERSION, JavaReader, java_reader
+from lakeward_paimon_kit.java import JavaReader, java_reader
 from lakeward_testing.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -40,40 +40,19 @@ def cluster(tmp_path: Path) -> Iterator[FlussCluster]:
             pytest.skip(f"needs {name}")
     from lakeward.errors import JavaError  # noqa: PLC0415 - where it is skipped nothing is loaded
     from lakeward_demo.fluss.cluster import ClusterPlan, FlussCluster  # noqa: PLC0415 - as above
-    from lakeward_demo.fluss.jars import (  # noqa: PLC0415 - as above
-        FLUSS_VERSION,
-        ICEBERG_JARS,
-        SERVER_JARS,
-        Jar,
-        JarsMissingError,
-        find_jars,
-    )
-    from lakeward_demo.fluss.java import find_java  # noqa: PLC0415 - as above
+    from lakeward_demo.fluss.jars import JarsMissingError  # noqa: PLC0415 - as above
 
     lake = {
         "datalake.format": "paimon",
         "datalake.paimon.metastore": "filesystem",
         "datalake.paimon.warehouse": str(tmp_path / "warehouse"),
     }
-    plugin = (
-        Jar("org.apache.fluss", "fluss-lake-paimon", FLUSS_VERSION),
-        Jar("org.apache.paimon", "paimon-bundle", VERSION),
-        *ICEBERG_JARS[1:],
-    )
     settings = {"kv.snapshot.interval": "1s", "remote.log.task-interval-duration": "1s"}
     try:
-        java = find_java()
-        made = FlussCluster(
-            tmp_path / "cluster", ClusterPlan(lake=lake, settings=settings), java, find_jars(SERVER_JARS, java)
-        )
-        made.add_plugin("paimon", find_jars(plugin, java))
+        with FlussCluster.running(tmp_path / "cluster", ClusterPlan(lake=lake, settings=settings)) as cluster:
+            yield cluster
     except (JavaError, JarsMissingError) as missing:
         pytest.skip(f"no Fluss cluster here: {missing}")
-    try:
-        made.start()
-        yield made
-    finally:
-        made.close()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lakeward_demo.fluss.jars import ICEBERG_JARS, SERVER_JARS, find_jars
+from lakeward_demo.fluss.jars import LAKE_JARS, SERVER_JARS, find_jars
 from lakeward_demo.fluss.java import find_java
 from lakeward_demo.fluss.probe import knows_tablet_server
 from lakeward_demo.fluss.process import ClusterError, ServerProcess, free_port
@@ -92,8 +92,8 @@ class FlussCluster:
         plan = plan or ClusterPlan()
         java = find_java()
         cluster = cls(directory, plan, java, find_jars(SERVER_JARS, java))
-        if plan.lake.get("datalake.format") == "iceberg":
-            cluster.add_plugin("iceberg", find_jars(ICEBERG_JARS, java))
+        if lake := plan.lake.get("datalake.format"):
+            cluster.add_plugin(lake, find_jars(LAKE_JARS[lake], java))
         try:
             cluster.start()
             yield cluster

@@ -11,6 +11,7 @@ import os
 import stat
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
@@ -18,6 +19,7 @@ from xml.sax.saxutils import quoteattr
 from lakeward.errors import LakewardError
 
 FLUSS_VERSION = "0.9.1-incubating"
+PAIMON_VERSION = "1.3.1"
 _LOG4J = "2.24.3"
 _HADOOP = "3.3.6"
 _TIMEOUT_S = 300
@@ -53,13 +55,21 @@ SERVER_JARS = (
     *(Jar("org.apache.logging.log4j", f"log4j-{part}", _LOG4J) for part in ("api", "core", "slf4j-impl", "1.2-api")),
 )
 """Coordinator, tablet server and ZooKeeper in one jar, and the logging that it leaves to its class path."""
-ICEBERG_JARS = (
-    Jar("org.apache.fluss", "fluss-lake-iceberg", FLUSS_VERSION),
+HADOOP_JARS = (
     Jar("org.apache.hadoop", "hadoop-client-api", _HADOOP),
     Jar("org.apache.hadoop", "hadoop-client-runtime", _HADOOP),
     Jar("commons-logging", "commons-logging", "1.2"),
 )
-"""What a coordinator needs to create Iceberg tables, whatever the catalog (fluss.md, "Clusters for tests")."""
+"""What every lake of a cluster needs, whatever its catalog (fluss.md, "Clusters for tests")."""
+LAKE_JARS: Mapping[str, tuple[Jar, ...]] = {
+    "iceberg": (Jar("org.apache.fluss", "fluss-lake-iceberg", FLUSS_VERSION), *HADOOP_JARS),
+    "paimon": (
+        Jar("org.apache.fluss", "fluss-lake-paimon", FLUSS_VERSION),
+        Jar("org.apache.paimon", "paimon-bundle", PAIMON_VERSION),
+        *HADOOP_JARS,
+    ),
+}
+"""What a coordinator needs to create tables of a lake, by `datalake.format`."""
 
 
 def find_jars(jars: tuple[Jar, ...], java: Path, cache: Path | None = None) -> tuple[Path, ...]:

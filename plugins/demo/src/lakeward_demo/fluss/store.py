@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from lakeward.clock import SystemClock
 from lakeward.errors import SourceError
 from lakeward_demo.fluss.cluster import ClusterPlan, FlussCluster
-from lakeward_demo.fluss.jars import FLUSS_VERSION, ICEBERG_JARS, SERVER_JARS, jar_cache
+from lakeward_demo.fluss.jars import FLUSS_VERSION, LAKE_JARS, SERVER_JARS, jar_cache
 from lakeward_demo.fluss.writer import FlussWriter
 from lakeward_demo.store import DemoCluster, SnapshotCount
 from lakeward_source_fluss.formats.storage import Storage
@@ -44,7 +44,7 @@ def demo_cluster(directory: Path, catalog: str, warehouse: str, report: Callable
     Raises:
         LakewardError: the cluster cannot be had here; says why.
     """
-    missing = sum(not (jar_cache() / jar.file).is_file() for jar in (*SERVER_JARS, *ICEBERG_JARS))
+    missing = sum(not (jar_cache() / jar.file).is_file() for jar in (*SERVER_JARS, *LAKE_JARS["iceberg"]))
     fetched = f"fetching {missing} jars into {jar_cache()} first, once" if missing else f"jars of {jar_cache()}"
     report(f"Starting a private Fluss {FLUSS_VERSION} cluster ({fetched}) ...")
     clock = SystemClock()

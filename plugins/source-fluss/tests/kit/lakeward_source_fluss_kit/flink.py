@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from lakeward_demo.fluss.jars import FLUSS_VERSION, ICEBERG_JARS, Jar, find_jars
+from lakeward_demo.fluss.jars import FLUSS_VERSION, LAKE_JARS, PAIMON_VERSION, Jar, find_jars
 from lakeward_demo.fluss.java import find_java
 from lakeward_testing.waiting import wait_until
 
@@ -21,30 +22,28 @@ _FLINK = "1.20.3"
 _CONNECTOR = (
     Jar("org.apache.fluss", "fluss-flink-1.20", FLUSS_VERSION),
     Jar("org.apache.fluss", "fluss-flink-tiering", FLUSS_VERSION),
-    *ICEBERG_JARS,
 )
-_SQL_JARS = (
-    Jar("org.apache.flink", "flink-sql-gateway", _FLINK),
-    # A table `x$lake` is read by Iceberg's own connector.
-    Jar("org.apache.iceberg", "iceberg-flink-runtime-1.20", "1.10.1"),
-)
+_SQL_JARS = (Jar("org.apache.flink", "flink-sql-gateway", _FLINK),)
+_OWN_READERS: Mapping[str, tuple[Jar, ...]] = {
+    "iceberg": (Jar("org.apache.iceberg", "iceberg-flink-runtime-1.20", "1.10.1"),),
+    "paimon": (Jar("org.apache.paimon", "paimon-flink-1.20", PAIMON_VERSION),),
+}
+"""A table `x$lake` is read by the lake's own connector, by `datalake.format`."""
 _OPENS = ("nio", "lang", "util", "lang.invoke")
 _TIERING = "org.apache.fluss.flink.tiering.FlussLakeTieringEntrypoint"
 _SQL = "org.apache.flink.table.client.SqlClient"
 _SQL_S = 180.0
+_ROW = re.compile(r"^\|\s*(?:\+I \|)?\s*(-?\d+) \|\s*(-?\d+) \|$", re.MULTILINE)
 
 
 class Flink:
     """Starts JVMs with Flink in them."""
 
-    def __init__(self, directory: Path, bootstrap: str, catalog_uri: str, warehouse: str) -> None:
+    def __init__(self, directory: Path, bootstrap: str, lake: str, options: Mapping[str, str]) -> None:
         """Find the jars.
 
-        Args:
-            directory: for logs and configuration; made if it is not there.
-            bootstrap: of the cluster.
-            catalog_uri: of the lake's REST catalog.
-            warehouse: of the lake.
+        Logs and configuration go into a directory that is made if it is not there. `lake` is the cluster's
+        `datalake.format`, `options` are those of the tiering service for it.
 
         Raises:
             JarsMissingError: some cannot be had here.
@@ -54,20 +53,20 @@ class Flink:
         (self._place / "tmp").mkdir(parents=True, exist_ok=True)
         (self._place / "config.yaml").write_text("parallelism.default: 2\n", encoding="utf-8")
         self._bootstrap = bootstrap.partition(",")[0]
-        self._lake = {"type": "rest", "uri": catalog_uri, "warehouse": warehouse}
+        self._lake, self._options = lake, options
         self._java = find_java()
         libraries = _libraries()
-        self._jars = (*sorted(libraries.glob("lib/*.jar")), *find_jars(_CONNECTOR, self._java))
+        self._jars = (*sorted(libraries.glob("lib/*.jar")), *find_jars((*_CONNECTOR, *LAKE_JARS[lake]), self._java))
         tools = [path for name in ("sql-client", "python") for path in libraries.glob(f"opt/flink-{name}-*.jar")]
-        self._tools = (*tools, *find_jars(_SQL_JARS, self._java))
+        self._tools = (*tools, *find_jars((*_SQL_JARS, *_OWN_READERS[lake]), self._java))
 
     @contextmanager
     def tiering(self) -> Iterator[subprocess.Popen[bytes]]:
         """Run upstream's tiering service for the length of a `with` block."""
-        lake = [word for key, value in self._lake.items() for word in (f"--datalake.iceberg.{key}", value)]
+        lake = [word for key, value in self._options.items() for word in (f"--datalake.{self._lake}.{key}", value)]
         words = [_TIERING, "--fluss.bootstrap.servers", self._bootstrap, "--fluss.tiering.poll.table.interval", "1s"]
         with (self._place / "tiering.log").open("ab") as log:
-            command = [*self._command(self._jars), *words, "--datalake.format", "iceberg", *lake]
+            command = [*self._command(self._jars), *words, "--datalake.format", self._lake, *lake]
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._place)
         try:
             yield process
@@ -110,6 +109,13 @@ class Flink:
             check=False,
         )
         return done.stdout
+
+    def count_and_sum(self, database: str, table: str, column: str) -> tuple[int, int] | str:
+        """Ask for the number of rows and the sum of a column, in batch; what was printed where there is no answer."""
+        question = f"SELECT count(*) AS n, sum(`{column}`) AS s FROM `{table}`"  # noqa: S608 - a test's own text
+        printed = self.sql(database, [question])
+        answers = _ROW.findall(printed)
+        return (int(answers[-1][0]), int(answers[-1][1])) if answers else printed[-3000:]
 
     def _command(self, jars: Sequence[Path]) -> list[str]:
         opens = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in _OPENS]
