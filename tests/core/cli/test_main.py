@@ -16,7 +16,6 @@ import pytest
 
 from lakeward.cli import main
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
-from lakeward.cli.main import COMMANDS
 from lakeward.cli.reference import commands
 from lakeward.errors import IllegalEventError, OutcomeUnknownError
 from lakeward.hooks import discovery
@@ -24,7 +23,9 @@ from lakeward.model.secrets import MASK, SecretTexts
 
 Lakeward = Callable[..., Any]
 HEAVY = ("pyarrow", "pyspark", "pyiceberg", "dependency_injector", "numpy")
-FIRST = [(first, main.lakeward.get_command(click.Context(main.lakeward), first)) for first in COMMANDS]
+CONTEXT = click.Context(main.lakeward)
+FIRST = [(first, main.lakeward.get_command(CONTEXT, first)) for first in main.lakeward.list_commands(CONTEXT)]
+"""Those of installed packages too: `doctor`, `plan` and `verify` are some."""
 NAMES = ["lakeward", *(name for first, made in FIRST if made for name, _ in commands(made, f"lakeward {first}"))]
 
 
