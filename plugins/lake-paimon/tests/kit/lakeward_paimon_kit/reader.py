@@ -35,7 +35,7 @@ class PythonReader:
     @contextmanager
     def running(cls) -> Iterator[PythonReader]:
         """Start a process; skip, or fail where it is required, if pypaimon cannot be had."""
-        python = _environment()
+        python = python_with_pypaimon()
         script = Path(__file__).with_name("served.py")
         command = [str(python), str(script)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8") as process:
@@ -69,8 +69,8 @@ class PythonReader:
         return rows
 
 
-def _environment() -> Path:
-    """Return the Python of an environment with pypaimon, made once."""
+def python_with_pypaimon() -> Path:
+    """Return the Python of an environment with pypaimon, made once; skip, or fail where it is required, without it."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     folder = Path(base) / "lakeward" / f"pypaimon-{VERSION}-{sys.version_info.major}.{sys.version_info.minor}"
     python = folder / "bin" / "python"
