@@ -18,16 +18,17 @@ from lakeward.config.loader import load_config
 from lakeward.config.tables import table_rules
 from lakeward.coordinator.rounds.layout import table_layout
 from lakeward.errors import LakeError, SourceError, UsageError
-from lakeward_demo import show_summary
+from lakeward_demo import shell_lines
 from lakeward_demo.all_tiered import all_tiered
 from lakeward_demo.feed import CHANGE, EVENT_COLUMNS, FLIGHT_COLUMNS, FLIGHTS
 from lakeward_demo.feeder_process import FeederProcess
+from lakeward_demo.iceberg import duckdb_ready
+from lakeward_demo.lakes import open_lake
 from lakeward_demo.place import Place, fresh_place
 from lakeward_demo.proof import check_same
-from lakeward_demo.readers import duckdb_ready
 from lakeward_demo.source import EmbeddedDemo
 from lakeward_demo.stage import Stage, open_stage
-from lakeward_demo.store import SnapshotCount
+from lakeward_demo.store import DemoTable, SnapshotCount
 from lakeward_demo.tables import (
     ALL_TABLES,
     BOARD_TABLE,
@@ -65,6 +66,11 @@ def loaded(configured: Lakeward, tmp_path: Path) -> Loaded:
     return load_config(tmp_path / "lakeward.toml", {}, {})
 
 
+def staged(demo: EmbeddedDemo, tables: tuple[DemoTable, ...]) -> Stage:
+    """Return a stage with some tables; nothing is read from its lake."""
+    return Stage("embedded", "", demo, open_lake("iceberg", Place(Path())), tables, "the store", lasts=True)
+
+
 def changes(numbers: range, event: str = "scheduled", change: str = "insert") -> pa.Table:
     """Return changes of so many flights."""
     columns = {field.name: field for field in [*FLIGHT_COLUMNS, *EVENT_COLUMNS] if field.name != "month"}
@@ -79,6 +85,17 @@ def changes(numbers: range, event: str = "scheduled", change: str = "insert") ->
 def test_a_directory_is_made_with_a_configuration(tmp_path: Path) -> None:
     with fresh_place(tmp_path / "demo") as place:
         assert read_document(place.config)["source"] == {"type": "embedded", "path": "store"}
+
+
+@pytest.mark.parametrize("lake", ["iceberg", "paimon"])
+def test_a_configuration_names_the_lake(tmp_path: Path, lake: str) -> None:
+    with fresh_place(tmp_path / "demo", lake) as place:
+        assert read_document(place.config)["lake"] == {"type": lake, "warehouse": "warehouse"}
+
+
+def test_a_cluster_shares_the_paimon_warehouse(tmp_path: Path) -> None:
+    with open_lake("paimon", Place(tmp_path)).shared() as shared:
+        assert shared.cluster["datalake.paimon.warehouse"] == shared.options["warehouse"] == str(tmp_path / "warehouse")
 
 
 def test_a_configuration_partitions_the_mirrored_tables_and_no_other(tmp_path: Path) -> None:
@@ -145,7 +162,7 @@ def test_only_the_newest_snapshot_stays_and_a_leased_one(demo: EmbeddedDemo) -> 
 
 
 def test_all_is_tiered_when_each_bucket_is_on_record_up_to_its_end(demo: EmbeddedDemo, loaded: Loaded) -> None:
-    stage = Stage("embedded", "", demo, TABLES, "the store", lasts=True)
+    stage = staged(demo, TABLES)
     load_changes(demo, TABLES, changes(range(100)))
     assert not all_tiered(stage, loaded, FakeClock())
     for table in TABLES:
@@ -164,7 +181,7 @@ def test_a_mirrored_table_counts_as_tiered_only_once_the_lake_has_its_offsets(
     load_changes(demo, TABLES, changes(range(10)))
     spec, ends = demo.store.table(FLIGHTS), demo.ends(table)
     demo.store.offsets.commit(spec, 1, demo.store.offsets.prepare(spec, ends), ends)
-    assert not all_tiered(Stage("embedded", "", demo, (table,), "the store", lasts=True), loaded, FakeClock())
+    assert not all_tiered(staged(demo, (table,)), loaded, FakeClock())
 
 
 def test_a_board_row_is_what_a_flight_shows_of_itself(demo: EmbeddedDemo) -> None:
@@ -182,7 +199,7 @@ def test_a_cluster_without_what_it_needs_is_refused_with_what_to_install(
     with (
         fresh_place(tmp_path / "demo") as place,
         pytest.raises(UsageError, match=rf"found no {missing}; pip install 'lakeward-demo\[fluss\]'"),
-        open_stage("fluss", place, print),
+        open_stage("fluss", "iceberg", place, print),
     ):
         pass
 
@@ -215,7 +232,7 @@ def test_a_line_for_the_shell_gives_the_same_code_to_python_whatever_is_in_it(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for text in ("it's", 'a "b"', "$HOME `id` \\ !"):
-        words = shlex.split(show_summary.python_line(f"print({text!r})"))
+        words = shlex.split(shell_lines.python_line(f"print({text!r})"))
         assert subprocess.run(words, capture_output=True, encoding="utf-8", check=True).stdout == f"{text}\n"
 
 
@@ -224,9 +241,9 @@ def test_programs_below_the_current_directory_are_named_from_there(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "env" / "bin" / "python"))
-    assert show_summary.python_line("1") == f'{Path("env/bin/python")} -c "1"'
+    assert shell_lines.python_line("1") == f'{Path("env/bin/python")} -c "1"'
     monkeypatch.setattr(sys, "executable", os.fspath(Path("/elsewhere/python")))
-    assert show_summary.python_line("1").startswith("/elsewhere/python ")
+    assert shell_lines.python_line("1").startswith("/elsewhere/python ")
 
 
 def test_without_the_extensions_duckdb_is_not_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,13 +7,14 @@ from pathlib import Path
 import click
 
 from lakeward.cli.extend import Invocation, pass_invocation, with_common_options
+from lakeward_demo.lakes import ICEBERG, PAIMON
 from lakeward_demo.store import EMBEDDED, FLUSS
 
 DAYS = 31
 """Days that are fed while the service runs, about one each second: the whole of March, several rounds per table."""
 
 
-@click.command("demo", short_help="Watch it work: a table of flights reaches Iceberg.")
+@click.command("demo", short_help="Watch it work: a table of flights reaches Iceberg or Paimon.")
 @click.option(
     "--dir",
     "directory",
@@ -37,10 +38,17 @@ DAYS = 31
     show_default=True,
     help="Where the rows come from: the embedded store, or a private throw-away cluster of Fluss.",
 )
+@click.option(
+    "--lake",
+    type=click.Choice([ICEBERG, PAIMON]),
+    default=ICEBERG,
+    show_default=True,
+    help="Where the rows go.",
+)
 @with_common_options
 @pass_invocation
-def demo(invocation: Invocation, *, directory: Path, days: int, source: str) -> int:
-    """Watch it work: all flights from New York in 2013 reach Iceberg on Spark, then a proof and how to query them.
+def demo(invocation: Invocation, *, directory: Path, days: int, source: str, lake: str) -> int:
+    """Watch it work: all flights from New York in 2013 reach the lake on Spark, then a proof and how to query them.
 
     Two months are there before the service starts; another process feeds the days that follow while it runs.
     A scheduled flight is an insert, its departure and its arrival are updates, a cancelled flight is a delete.
@@ -52,4 +60,4 @@ def demo(invocation: Invocation, *, directory: Path, days: int, source: str) -> 
     """
     from lakeward_demo.story import run_demo  # noqa: PLC0415 - the feeder's process does without Spark
 
-    return run_demo(invocation, directory, days, source)
+    return run_demo(invocation, directory, days, source, lake)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from lakeward.clock import SystemClock
 from lakeward.errors import StorageError, UsageError
 from lakeward.observe import status_file
+from lakeward_demo.lakes import ICEBERG
 from lakeward_demo.source import FRESHNESS_S
 from lakeward_demo.tables import LAKE_PARTITIONS
 
@@ -42,7 +43,7 @@ type = "embedded"
 path = "store"
 
 [lake]
-type = "iceberg"
+type = "{{lake}}"
 warehouse = "warehouse"
 """
 
@@ -104,7 +105,7 @@ lake_partition = {json.dumps(fields)}   # partitions that the source does not ha
 
 
 @contextmanager
-def fresh_place(root: Path) -> Iterator[Place]:
+def fresh_place(root: Path, lake: str = ICEBERG) -> Iterator[Place]:
     """Make the directory of a demo, with its configuration, and keep it from other demos until the end.
 
     What an earlier demo left there is removed. The directory is missing, empty or of an earlier demo.
@@ -121,7 +122,7 @@ def fresh_place(root: Path) -> Iterator[Place]:
         try:
             held.enter_context(_taken(place))
             _empty(place)
-            place.config.write_text(f"{_CONFIG}\n{common_config()}", encoding="utf-8")
+            place.config.write_text(f"{_CONFIG.format(lake=lake)}\n{common_config()}", encoding="utf-8")
         except OSError as error:
             message = f"{error.filename or root}: cannot be written ({error.strerror or error})"
             raise StorageError(message) from error

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from lakeward.errors import LakeError
 from lakeward.observe.format import count
-from lakeward_demo.readers import read_table
 from lakeward_demo.tables import expected, row_key
 
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakeward.model.tables import TablePath
-    from lakeward_demo.place import Place
+    from lakeward_demo.lakes import DemoLake
     from lakeward_demo.store import DemoTable
 
 
@@ -28,7 +27,7 @@ class Proof:
     reader: str
 
 
-def prove(place: Place, tables: Sequence[DemoTable], fed: pa.Table) -> Proof:
+def prove(lake: DemoLake, tables: Sequence[DemoTable], fed: pa.Table) -> Proof:
     """Compare lake and feed (all flights, history included), all rows and all columns; return how much was compared.
 
     Raises:
@@ -36,7 +35,7 @@ def prove(place: Place, tables: Sequence[DemoTable], fed: pa.Table) -> Proof:
     """
     rows, reader = {}, ""
     for table in tables:
-        found, reader = read_table(place, table.path)
+        found, reader = lake.read_table(table.path)
         check_same(table.path, expected(table, fed), found, row_key(table))
         rows[table.path] = len(found)
     return Proof(rows, reader)

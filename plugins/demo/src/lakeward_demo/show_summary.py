@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeward.observe.format import count, seconds, size
-from lakeward_demo.feed import FLIGHTS
-from lakeward_demo.readers import CATALOG, catalog_uri, duckdb_ready, metadata_file
+from lakeward_demo.shell_lines import lakeward_line
 from lakeward_demo.tables import LAKE_PARTITIONS
 
 if TYPE_CHECKING:
@@ -20,8 +16,12 @@ if TYPE_CHECKING:
     from lakeward_demo.stage import Stage
     from lakeward_demo.store import SnapshotCount
 
-_SQL = "SELECT carrier, count(*) AS flights, round(avg(arr_delay), 1) AS minutes_late"
-_SQL_ORDER = "GROUP BY carrier ORDER BY flights DESC LIMIT 5"
+_NAMES = {
+    "duckdb": "DuckDB",
+    "pyiceberg": "pyiceberg",
+    "pypaimon": "pypaimon, in an environment of its own (pip install pypaimon)",
+}
+_HOW = "pip install lakeward-demo brings it, with its Iceberg extension"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Outcome:
     seconds: float
 
 
-def document(place: Place, outcome: Outcome) -> dict[str, object]:
+def document(place: Place, stage: Stage, outcome: Outcome) -> dict[str, object]:
     """Return the summary as JSON gets it."""
     return {
         "verified": True,
@@ -55,9 +55,8 @@ def document(place: Place, outcome: Outcome) -> dict[str, object]:
         "snapshots": {**asdict(outcome.snapshots), "spared_by_lease": outcome.spared},
         "leases_left": outcome.leases,
         "read_by": outcome.proof.reader,
-        "metadata": {str(table): str(metadata_file(place, table)) for table in outcome.proof.rows},
-        "duckdb": duckdb_line(place),
-        "pyiceberg": pyiceberg_line(place),
+        "metadata": {str(table): str(stage.lake.metadata_file(table)) for table in outcome.proof.rows},
+        **stage.lake.query_lines(),
     }
 
 
@@ -67,10 +66,7 @@ def lines(place: Place, stage: Stage, outcome: Outcome) -> list[str]:
     rounds = ", ".join(f"{count(number, 'round')} on {table}" for table, number in sorted(outcome.rounds.items()))
     leases = "no lease left" if not outcome.leases else f"{count(outcome.leases, 'lease')} left"
     spared = f"{outcome.spared} outlived their clean-up: leased while a round was reading them"
-    ways = [
-        ("DuckDB", duckdb_line(place) or "pip install lakeward-demo brings it, with its Iceberg extension"),
-        ("pyiceberg", pyiceberg_line(place)),
-    ]
+    ways = [(_NAMES[name], line or _HOW) for name, line in stage.lake.query_lines().items()]
     if stage.lasts:
         ways.append(("lakeward", lakeward_line("tables", place.config)))
     found = ", ".join(f"{table} {rows:,} rows" for table, rows in proof.rows.items())
@@ -84,7 +80,7 @@ def lines(place: Place, stage: Stage, outcome: Outcome) -> list[str]:
         f"           {rounds}, {seconds(outcome.seconds)} in all",
         f"snapshots  {snapshots.taken:,} taken, {snapshots.deleted:,} deleted by the source's clean-up, {leases}",
         f"           {spared if outcome.spared else 'none was being read when its turn came'}",
-        f"lies in    {place.warehouse} (Iceberg; its catalog is catalog.db there)",
+        f"lies in    {place.warehouse} ({stage.lake.title})",
         "",
         "Query it from here:",
         *(f"\n  # {name}\n  {line}" for name, line in ways),
@@ -112,40 +108,3 @@ def _route(exchanged: int | None) -> str:
     if exchanged is None:
         return "each row written by the subtask that read it"
     return f"{size(exchanged)} of rows exchanged between subtasks"
-
-
-def duckdb_line(place: Place) -> str | None:
-    """Return a line for the shell that asks DuckDB; None where DuckDB or its Iceberg extension is not installed."""
-    if not duckdb_ready(place):
-        return None
-    file = str(metadata_file(place, FLIGHTS)).replace("'", "''")
-    query = f"{_SQL} FROM iceberg_scan('{file}') {_SQL_ORDER}"
-    connection = f"duckdb.connect(config={{'extension_directory': {str(place.duckdb)!r}}})"
-    return python_line(f"import duckdb; print({connection}.sql('''{query}'''))")
-
-
-def pyiceberg_line(place: Place) -> str:
-    """Return a line for the shell that asks pyiceberg."""
-    catalog = f"SqlCatalog({CATALOG!r}, uri={catalog_uri(place.warehouse)!r})"
-    columns = "'flight_id', 'dest', 'status', 'arr_delay'"
-    scan = f"load_table('{FLIGHTS}').scan('arr_delay > 600', selected_fields=({columns}))"
-    return python_line(f"from pyiceberg.catalog.sql import SqlCatalog; print({catalog}.{scan}.to_pandas())")
-
-
-def python_line(code: str) -> str:
-    """Give code to this Python; in double quotes where that is safe, it reads better than what `shlex` makes of it."""
-    quoted = shlex.quote(code) if set(code) & set('"$`\\!') else f'"{code}"'
-    return f"{_from_here(Path(sys.executable))} -c {quoted}"
-
-
-def lakeward_line(words: str, config: Path) -> str:
-    """Return a line for the shell that runs a command, as it is typed, of this Lakeward with a configuration file."""
-    script = Path(sys.executable).with_name("lakeward")
-    program = _from_here(script) if script.exists() else f"{_from_here(Path(sys.executable))} -m lakeward"
-    return f"{program} {words} --config {shlex.quote(str(config))}"
-
-
-def _from_here(program: Path) -> str:
-    """Name a program from the current directory where it lies below that."""
-    here = Path.cwd()
-    return shlex.quote(str(program.relative_to(here) if program.is_relative_to(here) else program))

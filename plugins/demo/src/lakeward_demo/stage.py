@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeward.errors import UsageError
+from lakeward_demo.lakes import open_lake
 from lakeward_demo.place import SERVICE, common_config
 from lakeward_demo.source import EmbeddedDemo
 from lakeward_demo.store import EMBEDDED, FLUSS
@@ -18,10 +19,9 @@ from lakeward_source_embedded.store import EmbeddedStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from lakeward_demo.lakes import DemoLake
     from lakeward_demo.place import Place
     from lakeward_demo.store import DemoStore, DemoTable
-
-_LAKE = "iceberg"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,7 @@ class Stage:
     source: str
     address: str
     store: DemoStore
+    lake: DemoLake
     tables: tuple[DemoTable, ...]
     cleaner: str
     lasts: bool
@@ -46,7 +47,7 @@ def open_store(source: str, address: str) -> DemoStore:
 
 
 @contextmanager
-def open_stage(source: str, place: Place, report: Callable[[str], None]) -> Iterator[Stage]:
+def open_stage(source: str, lake: str, place: Place, report: Callable[[str], None]) -> Iterator[Stage]:
     """Make a source with the demo's tables, for the length of a `with` block.
 
     The configuration of `place` is written anew where the source needs another one. `report` is called with one line of
@@ -56,22 +57,19 @@ def open_stage(source: str, place: Place, report: Callable[[str], None]) -> Iter
         UsageError: something has to be installed first; says what.
         LakewardError: its cluster cannot be had here; says why.
     """
+    read = open_lake(lake, place)
     if source == EMBEDDED:
         with EmbeddedStore.create(place.store) as store:
-            yield _staged(Stage(source, str(place.store), EmbeddedDemo(store), ALL_TABLES, "the store", lasts=True))
+            made = EmbeddedDemo(store)
+            yield _staged(Stage(source, str(place.store), made, read, ALL_TABLES, "the store", lasts=True))
         return
     _check_fluss()
     from lakeward_demo.fluss.store import demo_cluster  # noqa: PLC0415 - as above
-    from lakeward_demo.rest_server import RestCatalogServer  # noqa: PLC0415 - the embedded store needs none
 
-    with (
-        RestCatalogServer.running(place.warehouse.absolute()) as catalog,
-        demo_cluster(place.cluster, catalog.uri, catalog.warehouse, report) as cluster,
-    ):
-        lake = {"catalog": "rest", "uri": catalog.uri, "warehouse": catalog.warehouse}
-        place.config.write_text(_config(cluster.options, lake), encoding="utf-8")
+    with read.shared() as shared, demo_cluster(place.cluster, shared, report) as cluster:
+        place.config.write_text(_config(cluster.options, lake, shared.options), encoding="utf-8")
         with closing(open_store(source, cluster.address)) as written:
-            yield _staged(Stage(source, cluster.address, written, ALL_TABLES, "the cluster", lasts=False))
+            yield _staged(Stage(source, cluster.address, written, read, ALL_TABLES, "the cluster", lasts=False))
 
 
 def _staged(stage: Stage) -> Stage:
@@ -89,7 +87,7 @@ def _check_fluss() -> None:
         raise UsageError(message)
 
 
-def _config(options: Mapping[str, str], lake: Mapping[str, str]) -> str:
+def _config(options: Mapping[str, str], lake: str, lake_options: Mapping[str, str]) -> str:
     """Return the configuration of a service on a cluster; a text of JSON is one of TOML too."""
     lines = [
         "# The configuration of `lakeward demo`. The cluster that it names lived as long as the demo.",
@@ -103,8 +101,8 @@ def _config(options: Mapping[str, str], lake: Mapping[str, str]) -> str:
         *(f"{key} = {json.dumps(value)}" for key, value in options.items()),
         "",
         "[lake]",
-        f'type = "{_LAKE}"',
-        *(f"{key} = {json.dumps(value)}" for key, value in lake.items()),
+        f'type = "{lake}"',
+        *(f"{key} = {json.dumps(value)}" for key, value in lake_options.items()),
         "",
         common_config(),
     ]

@@ -21,7 +21,8 @@ from lakeward_demo.feeder_process import FeederProcess
 from lakeward_demo.flights import flights_file, read_flights
 from lakeward_demo.place import SERVICE, fresh_place
 from lakeward_demo.proof import prove
-from lakeward_demo.show_summary import Outcome, document, lakeward_line, lines
+from lakeward_demo.shell_lines import lakeward_line
+from lakeward_demo.show_summary import Outcome, document, lines
 from lakeward_demo.stage import open_stage
 from lakeward_demo.tables import FLIGHTS_TABLE, load_changes
 
@@ -40,7 +41,7 @@ _INTERRUPTED = 130
 _OWN_SECTIONS = frozenset({"source", "lake", "checkpoint"})
 
 
-def run_demo(invocation: Invocation, directory: Path, days: int, source: str) -> int:
+def run_demo(invocation: Invocation, directory: Path, days: int, source: str, lake: str) -> int:
     """Run the demo in a directory, where everything goes; so many days are fed while the service runs.
 
     Return 0 where the lake holds exactly what was fed, 130 where it was interrupted.
@@ -52,7 +53,7 @@ def run_demo(invocation: Invocation, directory: Path, days: int, source: str) ->
     _check_flags(invocation)
     file = flights_file()
     report = _Reporter(text=invocation.form == "text")
-    with fresh_place(directory) as place, open_stage(source, place, report) as stage:
+    with fresh_place(directory, lake) as place, open_stage(source, lake, place, report) as stage:
         return _Story(invocation, place, stage, days).run(read_flights(file))
 
 
@@ -104,11 +105,11 @@ class _Story:
             snapshots=store.snapshots(FLIGHTS_TABLE),
             spared=last.spared,
             leases=store.leases(),
-            proof=prove(self._place, self._stage.tables, flights),
+            proof=prove(self._stage.lake, self._stage.tables, flights),
             seconds=self._clock.now() - self._start,
         )
         shown = lines(self._place, self._stage, outcome)
-        self._invocation.output.show(document(self._place, outcome), *shown)
+        self._invocation.output.show(document(self._place, self._stage, outcome), *shown)
         return 0
 
     def _load_history(self, flights: pa.Table) -> Fed:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakeward.model.tables import TableBucket
+    from lakeward_demo.lakes import SharedLake
     from lakeward_demo.store import DemoTable, SnapshotKey
 
 FRESHNESS = "2s"
@@ -35,30 +36,25 @@ _DELETE = "delete"
 
 
 @contextmanager
-def demo_cluster(directory: Path, catalog: str, warehouse: str, report: Callable[[str], None]) -> Iterator[DemoCluster]:
-    """Run a cluster whose lake is Iceberg, for the length of a `with` block.
+def demo_cluster(directory: Path, lake: SharedLake, report: Callable[[str], None]) -> Iterator[DemoCluster]:
+    """Run a cluster whose lake is also ours, for the length of a `with` block.
 
-    `catalog` is the address of the lake's catalog, which the cluster shares with us, and `warehouse` what that catalog
-    calls the lake's warehouse. `report` is called with one line of progress at a time.
+    `report` is called with one line of progress at a time.
 
     Raises:
         LakewardError: the cluster cannot be had here; says why.
     """
-    missing = sum(not (jar_cache() / jar.file).is_file() for jar in (*SERVER_JARS, *LAKE_JARS["iceberg"]))
+    missing = sum(
+        not (jar_cache() / jar.file).is_file() for jar in (*SERVER_JARS, *LAKE_JARS[lake.cluster["datalake.format"]])
+    )
     fetched = f"fetching {missing} jars into {jar_cache()} first, once" if missing else f"jars of {jar_cache()}"
     report(f"Starting a private Fluss {FLUSS_VERSION} cluster ({fetched}) ...")
     clock = SystemClock()
     start = clock.now()
-    lake = {
-        "datalake.format": "iceberg",
-        "datalake.iceberg.type": "rest",
-        "datalake.iceberg.uri": catalog,
-        "datalake.iceberg.warehouse": warehouse,
-    }
-    with FlussCluster.running(directory, ClusterPlan(lake=lake, settings=_SETTINGS)) as cluster:
+    with FlussCluster.running(directory, ClusterPlan(lake=lake.cluster, settings=_SETTINGS)) as cluster:
         report(
             f"ZooKeeper, coordinator and tablet server are up after {clock.now() - start:.1f} s at\n"
-            f"{cluster.bootstrap}; the cluster shares the Iceberg catalog {catalog} with us."
+            f"{cluster.bootstrap}; the cluster shares the {lake.where} with us."
         )
         address = json.dumps({"bootstrap": cluster.bootstrap, "remote": str(cluster.directory / "remote")})
         yield DemoCluster(address, {"bootstrap": cluster.bootstrap})
