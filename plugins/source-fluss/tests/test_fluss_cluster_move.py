@@ -85,7 +85,7 @@ def _without_paimon(page: str) -> str:
 
 
 def _config(text: str) -> str:
-    (config,) = [code for language, code in _FENCE.findall(text) if language == "toml"]
+    (config,) = [str(code) for language, code in _FENCE.findall(text) if language == "toml"]
     return config
 
 

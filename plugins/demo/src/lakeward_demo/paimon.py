@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from lakeward.clock import SystemClock
 from lakeward.errors import MissingPluginError
+from lakeward.ports import ReadableLake
 from lakeward_demo.feed import FLIGHTS
 from lakeward_demo.lakes import PAIMON, SharedLake
 from lakeward_demo.shell_lines import python_line
@@ -44,6 +45,8 @@ class PaimonDemoLake:
             key = "lake.type"
             raise MissingPluginError(key, "an installed lake", PAIMON, "pip install lakeward-lake-paimon") from error
         lake = PaimonLakePlugin().open(PaimonOptions(warehouse=str(self._place.warehouse.absolute())), SystemClock())
+        if not isinstance(lake, ReadableLake):
+            raise TypeError(type(lake))
         try:
             rows = pa.Table.from_batches(lake.read_rows(table, self._newest(table)))
         finally:
