@@ -7,7 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,9 +47,8 @@ def test_the_page_moves_a_cluster_as_it_says(page: str, lake_cluster: LakeCluste
     with _table(lake_cluster):
         said = _follow(page, config, tmp_path)
         assert f"the server's lake: iceberg (type=rest, uri={lake_cluster.catalog_uri}" in said["lakeward doctor"]
-        source = lake_cluster.source()
-        _is_registered(source)
-        source.close()
+        with closing(lake_cluster.source()) as source:
+            _is_registered(source)
 
 
 def test_the_page_moves_a_cluster_with_paimon_as_it_says(
@@ -71,9 +70,11 @@ def _table(cluster: LakeCluster | PaimonCluster) -> Iterator[None]:
     """Have one lake-enabled table of 100 rows; it is dropped afterwards."""
     rows = pa.table({"id": range(100), "name": ["n"] * 100}, schema=SCHEMA)
     cluster.writer.create(str(PATH), SCHEMA, properties=TIERED)
-    cluster.writer.append(str(PATH), rows)
-    yield
-    cluster.drop(str(PATH))
+    try:
+        cluster.writer.append(str(PATH), rows)
+        yield
+    finally:
+        cluster.drop(str(PATH))
 
 
 def _paimon(page: str) -> str:
