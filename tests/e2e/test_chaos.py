@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lakeward_e2e.process import ServiceProcess
     from lakeward_e2e.world import World
 
-FAULTS = int(os.environ.get("LAKEWARD_CHAOS_FAULTS", "8"))
+FAULTS = int(os.environ.get("LAKEWARD_CHAOS_FAULTS", "4"))
 SEED = int(os.environ.get("LAKEWARD_CHAOS_SEED", "1"))
 FENCE_S = 4
 KINDS = ("kill the driver", "kill the JVM", "pause the driver", "kill a subtask", "pause a subtask")

@@ -6,10 +6,12 @@ The service that recovers is the one that the next test kills.
 from __future__ import annotations
 
 import signal
+from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
 
+from lakeward_e2e.kills import chosen
 from lakeward_e2e.tables import KeyTable, LogTable
 
 if TYPE_CHECKING:
@@ -30,7 +32,23 @@ STEPS = {
     "before a release": "before-release",
     "after a release": "after-release",
 }
-LATER = ("at the send of the lake commit", "after the lake commit", "in the middle of writing")
+SOME = (
+    "after prepare",
+    "at the send of the lake commit",
+    "after the source commit",
+    "in the middle of writing",
+    "before a release",
+)
+LATER = chosen(
+    product(
+        (LogTable, KeyTable), ("at the send of the lake commit", "after the lake commit", "in the middle of writing")
+    ),
+    [
+        (LogTable, "after the lake commit"),
+        (KeyTable, "at the send of the lake commit"),
+        (KeyTable, "in the middle of writing"),
+    ],
+)
 
 
 def recover(world: World, *tables: AnyTable) -> None:
@@ -50,7 +68,7 @@ def drop(world: World, *tables: AnyTable) -> None:
         world.store.drop_table(table.path)
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", chosen(STEPS, SOME))
 def test_killed_in_a_round_that_reads_snapshots(step: str, shared_world: World) -> None:
     """A first round reads KV snapshots under a lease, and the changes after them."""
     world = shared_world
@@ -73,9 +91,8 @@ def test_killed_in_a_round_that_reads_snapshots(step: str, shared_world: World) 
     drop(world, log, keyed)
 
 
-@pytest.mark.parametrize("step", LATER)
-@pytest.mark.parametrize("kind", [LogTable, KeyTable])
-def test_killed_in_a_round_that_reads_changes(step: str, kind: type[LogTable | KeyTable], shared_world: World) -> None:
+@pytest.mark.parametrize(("kind", "step"), LATER, ids=[f"{kind.__name__}-{step}" for kind, step in LATER])
+def test_killed_in_a_round_that_reads_changes(kind: type[LogTable | KeyTable], step: str, shared_world: World) -> None:
     """A later round builds on commits that landed; of a primary-key table it deletes rows of theirs."""
     world = shared_world
     table = kind(world.store, "_".join(("later", kind.__name__.lower(), *step.split())))

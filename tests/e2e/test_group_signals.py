@@ -7,10 +7,12 @@ start is right.
 from __future__ import annotations
 
 import signal
+from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
 
+from lakeward_e2e.kills import chosen
 from lakeward_e2e.tables import LogTable
 from lakeward_source_fluss.wire.apis import ApiKey
 from lakeward_source_fluss.wire.tiering_messages import LakeTieringHeartbeatResponse
@@ -18,7 +20,6 @@ from lakeward_source_fluss_kit.server import Answer, Call, FakeServer
 from lakeward_testing.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from lakeward_e2e.process import ServiceProcess
@@ -36,6 +37,18 @@ PHASES: dict[str, tuple[str, str]] = {
     "committing": ("before-lake-commit.events", "sleep 2"),
     "stopping": ("writing.events", "wait"),
 }
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+CASES = chosen(
+    product(PHASES, SIGNALS),
+    [
+        ("starting", signal.SIGINT),
+        ("idle", signal.SIGINT),
+        ("opening", signal.SIGINT),
+        ("running", signal.SIGTERM),
+        ("committing", signal.SIGINT),
+        ("stopping", signal.SIGTERM),
+    ],
+)
 
 
 def reach(world: World, service: ServiceProcess, table: LogTable, phase: str) -> None:
@@ -52,8 +65,7 @@ def reach(world: World, service: ServiceProcess, table: LogTable, phase: str) ->
         wait_until(lambda: world.status()["state"] == "stopping", "the service to say that it stops")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
-@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize(("phase", "number"), CASES, ids=[f"{phase}-{number.name}" for phase, number in CASES])
 def test_a_signal_to_the_group_ends_the_service_in_order(world: World, phase: str, number: signal.Signals) -> None:
     """One more signal while it stops already ends it at once, as everywhere."""
     events = LogTable(world.store, "events", buckets=2)
@@ -116,14 +128,15 @@ def fluss_config(root: Path, server: FakeServer) -> Path:
     return file
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
-@pytest.mark.parametrize("answer", [heartbeats, silence], ids=["idle", "opening the source"])
-def test_a_signal_to_the_group_ends_a_service_on_fluss(
-    world: World, answer: Callable[[Call], Answer], number: signal.Signals
-) -> None:
+ANSWERS = {"idle": heartbeats, "opening the source": silence}
+ON_FLUSS = chosen(product(ANSWERS, SIGNALS), [("idle", signal.SIGTERM), ("opening the source", signal.SIGINT)])
+
+
+@pytest.mark.parametrize(("phase", "number"), ON_FLUSS, ids=[f"{phase}-{number.name}" for phase, number in ON_FLUSS])
+def test_a_signal_to_the_group_ends_a_service_on_fluss(world: World, phase: str, number: signal.Signals) -> None:
     """The client's thread is closed on its own; it waits for nobody who is dead, and for no silent server."""
-    asked = ApiKey.LAKE_TIERING_HEARTBEAT if answer is heartbeats else ApiKey.API_VERSIONS
-    with FakeServer(answer) as server:
+    asked = ApiKey.LAKE_TIERING_HEARTBEAT if phase == "idle" else ApiKey.API_VERSIONS
+    with FakeServer(ANSWERS[phase]) as server:
         service = world.start(fluss_config(world.root, server))
         wait_until(lambda: server.asked(asked), "the service to ask the server")
         service.send_group(number)

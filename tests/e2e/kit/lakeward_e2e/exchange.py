@@ -37,8 +37,6 @@ PHASES = {
 Of a table that was killed at the first point of a restore, the next launch comes to the others.
 """
 STEPS = tuple(point for points in PHASES.values() for point in points)
-SOME = (("connecting", "overtaken-kept"), ("received", "files-closed", "completed-unaligned", "read-back"))
-"""A point of each phase, for two tables. Rows are read back only in a round that was killed after a checkpoint."""
 VICTIMS = {"worker": "kill-worker", "executor": "kill-executor", "driver": "kill-driver", "jvm": "kill-jvm"}
 """What does it; with a local master the executor is the driver's JVM."""
 _END_THE_SERVICE = {VICTIMS["driver"], VICTIMS["jvm"]}
