@@ -93,7 +93,7 @@ def test_reading_follows_a_leader_whose_server_dies(
     finally:
         if not cluster.tablets[0].running:
             cluster.tablets[0].start()
-            _until(lambda: set(source._client.tablet_servers(fresh=True)) == {0, 1}, "the server that was started again")
+            _until(lambda: set(source._client.tablet_servers(fresh=True)) == {0, 1}, "the first server again")
         lake_cluster.drop(NAME)
         second.kill()
         cluster.tablets.remove(second)
