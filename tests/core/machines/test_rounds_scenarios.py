@@ -719,3 +719,17 @@ def test_a_mutant_of_deadlines_dies(
     mutate(monkeypatch)
     with pytest.raises(AssertionError):
         KILLERS[mutate]()
+
+
+def test_what_was_renewed_when_is_made_anew_by_a_heartbeat_alone_and_says_the_same_as_the_tables() -> None:
+    """Each event asks for it, of all tables."""
+    drive = Drive().take(assigned(1), assigned(2))
+    before = drive.rounds.renewed
+    drive(Opened(now=drive.now, table_id=1, splits=1, leases=False))
+    assert drive.rounds.renewed is before
+    drive.advance(drive.rounds.settings.renew_s)
+    drive.answer(refused={2: Refusal.GONE})
+    assert drive.rounds.renewed == {assigned(1): drive.now}
+    assert before == dict.fromkeys((assigned(1), assigned(2)), 1000.0)
+    drive(RoundFenced(now=drive.now, table_id=1, reason="stamped by a later start", lost=True))
+    assert drive.rounds.renewed == {}

@@ -92,3 +92,14 @@ def test_a_reader_stands_still_once_all_channels_together_have_too_much() -> Non
     outputs.put(rows_of(colors), bucket=0)
     assert outputs.full
     assert outputs.queued_bytes >= LIMITS.subtask_bytes
+
+
+def test_a_reader_stands_still_for_one_channel_that_is_full_until_its_consumer_has_written() -> None:
+    outputs, (only,) = outputs_to(1)
+    outputs.put(rows_of(["red"] * 200), bucket=0)
+    assert outputs.full
+    assert LIMITS.channel_bytes <= outputs.queued_bytes < LIMITS.subtask_bytes
+    for _ in range(200):  # a credit at least for each batch
+        outputs.credit(0, len(only.sent))
+    assert sum(only.sent) == 200
+    assert (outputs.full, outputs.queued_bytes) == (False, 0)

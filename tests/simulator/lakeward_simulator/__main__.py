@@ -17,8 +17,10 @@ from lakeward_simulator.table import empty, show
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_COLLECT = 5
-"""Seeds between two looks for garbage."""
+_CHUNK = 20
+"""Seeds that a worker takes at a time."""
+_CHUNKS = 5
+"""Chunks after which another process takes a worker's place: what seeds have left goes with it, 50 MB or so."""
 _A_DAY = 100_000
 """Seeds from one day's first to the next day's."""
 _AIMED = 200
@@ -76,8 +78,8 @@ def _many(seeds: range, jobs: int, most: int, *, complete: bool) -> int:
     _say(f"seeds {seeds.start}..{seeds.stop}")
     started = time.perf_counter()
     tally = _Tally(most)
-    with Pool(jobs, _begin) as pool:
-        tally.take(pool.imap(_run, ((seed, None) for seed in seeds), chunksize=20))
+    with Pool(jobs, _begin, maxtasksperchild=_CHUNKS) as pool:
+        tally.take(pool.imap(_run, ((seed, None) for seed in seeds), chunksize=_CHUNK))
         seconds = time.perf_counter() - started
         done, failed = tally.done, tally.failed
         missing = empty(tally.hits) if complete and failed < most else []
@@ -121,19 +123,14 @@ class _Tally:
 
 
 def _begin() -> None:
-    """Begin a worker: what is imported is no garbage, and a seed leaves less than is worth a look while it runs."""
+    """Begin a worker. It looks for no garbage: that takes longer than to begin the next one."""
     gc.disable()
-    gc.collect()
-    gc.freeze()
 
 
 def _run(what: tuple[int, tuple[str, str] | None]) -> Outcome:
-    """Run one seed in a worker; garbage is looked for between seeds."""
+    """Run one seed in a worker."""
     seed, aim = what
-    outcome = run_seed(seed, aim=aim)
-    if seed % _COLLECT == 0:
-        gc.collect()
-    return outcome
+    return run_seed(seed, aim=aim)
 
 
 def _tell(outcome: Outcome, *, story: bool) -> None:

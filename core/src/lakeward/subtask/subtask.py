@@ -274,8 +274,10 @@ class Subtask:
             raise FencedError(message)
 
     def _report_progress(self, now: float) -> None:
-        deploy, idle = self._deploy, self.work is None and self._exchange.figures is None
-        if deploy is not None and now - self._last_progress >= deploy.progress_s and not idle:
+        deploy = self._deploy
+        if deploy is None or now - self._last_progress < deploy.progress_s:
+            return
+        if self.work is not None or self._exchange.figures is not None:
             self._last_progress = now
             self._send_progress()
 

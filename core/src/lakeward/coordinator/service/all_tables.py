@@ -124,5 +124,4 @@ class AllTables:
 
     def _on_step(self, step: Step[RoundsEvent, RoundsCommand]) -> None:
         self._log_step(step)
-        renewed = {status.assignment: status.renewed_at for status in self._rounds.tables}
-        self._fence.publish(renewed, stopping=self._rounds.stopping)
+        self._fence.publish(self._rounds.renewed, stopping=self._rounds.stopping)

@@ -33,6 +33,8 @@ class Controls:
         """Yield what is requested now, and was not before."""
         options, now = self._options, self._clock.now()
         resumed, wanted = options.resumed(), options.paused()
+        if resumed == self._resumed and wanted == self._paused:
+            return
         for name in wanted - self._paused:
             yield PauseRequested(now=now, path=options.path(name))
         # Resume requests from before this start have no effect: nothing is suspended yet.

@@ -225,6 +225,8 @@ class RoundsState(Machine[RoundsEvent, RoundsCommand]):
         self._tables: tuple[TableStatus, ...] | None = None
         self._next_due: tuple[float | None] | None = None
         """Both are kept since the last step, None until first read."""
+        self._renewed: Mapping[TableAssignment, float] | None = None
+        """Kept since a table was last assigned, renewed or forgotten, None until first read."""
 
     @property
     def tables(self) -> tuple[TableStatus, ...]:
@@ -233,6 +235,13 @@ class RoundsState(Machine[RoundsEvent, RoundsCommand]):
             tables = sorted(self.assigned.items())
             self._tables = tuple(table.status(self.phases[table_id]) for table_id, table in tables)
         return self._tables
+
+    @property
+    def renewed(self) -> Mapping[TableAssignment, float]:
+        """When each assigned table was last renewed. It is never changed: after a renewal there is another one."""
+        if self._renewed is None:
+            self._renewed = {table.assignment: table.renewed_at for table in self.assigned.values()}
+        return self._renewed
 
     @property
     def next_due(self) -> float | None:
@@ -268,7 +277,17 @@ class RoundsState(Machine[RoundsEvent, RoundsCommand]):
 
     def put(self, table: TieringTable) -> None:
         """Keep what became of a table."""
-        self.assigned[table.assignment.table_id] = table
+        table_id = table.assignment.table_id
+        before = self.assigned.get(table_id)
+        if before is None or (before.assignment, before.renewed_at) != (table.assignment, table.renewed_at):
+            self._renewed = None
+        self.assigned[table_id] = table
+
+    def forget(self, table_id: int) -> None:
+        """Keep nothing of a table: it is not assigned any more."""
+        self._renewed = None
+        del self.assigned[table_id]
+        del self.phases[table_id]
 
     def of_path(self, path: TablePath) -> list[TieringTable]:
         """Return the tables of that name; two only while a dropped one is still assigned."""

@@ -398,8 +398,7 @@ def end_refused(rounds: RoundsState, event: m.TableRefused) -> Commands:
 
 
 def _forget(rounds: RoundsState, table_id: int, reason: str) -> Commands:
-    del rounds.assigned[table_id]
-    del rounds.phases[table_id]
+    rounds.forget(table_id)
     return (m.Forget(table_id, reason),)
 
 

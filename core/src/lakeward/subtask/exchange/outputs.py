@@ -71,6 +71,10 @@ class Outputs:
         """Of a batch, at most, but for a single row that is larger."""
         self._gathered_bytes = 0
         """Of all channels."""
+        self._waiting_bytes = 0
+        """As well: of what the queues have not sent."""
+        self._full_channels: set[int] = set()
+        """Consumers for whom more waits than a channel may hold."""
         self._outputs = [_Output(sender, OutputQueue(window_bytes=window_bytes, granted=granted)) for sender in senders]
         self._drivers = [MachineDriver(output.queue, partial(self._execute, output)) for output in self._outputs]
         self.sent_bytes = 0
@@ -105,13 +109,12 @@ class Outputs:
     @property
     def queued_bytes(self) -> int:
         """Bytes that wait here."""
-        return self._gathered_bytes + sum([output.queue.waiting_bytes for output in self._outputs])
+        return self._gathered_bytes + self._waiting_bytes
 
     @property
     def full(self) -> bool:
         """Whether nothing more is to be read for now."""
-        most = max([output.queue.waiting_bytes for output in self._outputs])
-        return most >= self._limits.channel_bytes or self.queued_bytes >= self._limits.subtask_bytes
+        return bool(self._full_channels) or self.queued_bytes >= self._limits.subtask_bytes
 
     @property
     def ended(self) -> bool:
@@ -185,10 +188,20 @@ class Outputs:
 
     def _step(self, consumer: int, event: OutputEvent) -> list[pa.RecordBatch]:
         """Step a channel's queue; return what is to be kept for a checkpoint."""
-        self._drivers[consumer].post(event)
         output = self._outputs[consumer]
+        before = output.queue.waiting_bytes
+        self._drivers[consumer].post(event)
+        self._count_waiting(consumer, output.queue.waiting_bytes, before)
         kept, output.kept = output.kept, []
         return kept
+
+    def _count_waiting(self, consumer: int, now_bytes: int, before_bytes: int) -> None:
+        """Count here what a step has changed: with hundreds of channels nobody looks at each of them at every turn."""
+        self._waiting_bytes += now_bytes - before_bytes
+        if now_bytes >= self._limits.channel_bytes:
+            self._full_channels.add(consumer)
+        else:
+            self._full_channels.discard(consumer)
 
     def _execute(self, output: _Output, command: OutputCommand, _: OutputEvent) -> None:
         match command:
