@@ -182,6 +182,13 @@ def test_snapshots_of_another_program_between_are_survived(world: World, read_ta
     assert sorted(read_table(PATH)["id"].to_pylist()) == [1, 2]
 
 
+def test_each_snapshot_has_a_uuid_of_its_own(world: World) -> None:
+    for number in (1, 2):
+        assert world.lake.commit(world.begin([number], number=number).request()) is CommitOutcome.LANDED
+    found = [json.loads(one.read_bytes())["uuid"] for one in world.folder.glob("snapshot/snapshot-*")]
+    assert (len(found), len(set(found))) == (3, 3)
+
+
 def test_a_snapshot_of_another_program_at_the_last_moment_is_a_conflict_and_the_next_try_lands(
     world: World, monkeypatch: pytest.MonkeyPatch, read_table: ReadTable
 ) -> None:

@@ -89,6 +89,7 @@ class SnapshotBuilder:
         total = 0 if base is None else base.total_record_count or 0
         return Snapshot(
             version=VERSION,
+            uuid=self._uuid,
             id=self._table.next_id,
             schema_id=self._table.schema.id,
             base_manifest_list=base_list,

@@ -37,6 +37,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
     commit_identifier: int
     commit_kind: str
     time_millis: int
+    uuid: str | None = None
     base_manifest_list_size: int | None = None
     delta_manifest_list_size: int | None = None
     changelog_manifest_list: str | None = None
