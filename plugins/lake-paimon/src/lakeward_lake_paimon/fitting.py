@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lakeward_lake_paimon.table_schema import TableSchema
 
 _DEDUPLICATE = "deduplicate"
+_PATH = "paimon.path"
 _WIDENS = {
     "TINYINT": {"SMALLINT", "INT", "BIGINT"},
     "SMALLINT": {"INT", "BIGINT"},
@@ -59,8 +60,6 @@ def check_fits(spec: TableSpec, schema: TableSchema) -> None:
     Raises:
         SchemaMismatchError: they do not fit, or the table is one that cannot be written here.
     """
-    if "paimon.path" in spec.properties:
-        refuse(spec, "a table in its place in the warehouse", f"paimon.path = {spec.properties['paimon.path']}")
     for what, wanted, found in (
         ("primary key", spec.primary_key, schema.primary_keys),
         ("partition keys", partition_names(spec), schema.partition_keys),
@@ -71,6 +70,16 @@ def check_fits(spec: TableSpec, schema: TableSchema) -> None:
     _check_columns(spec, schema)
     _check_layout(spec, schema)
     check_partition_names(schema)
+
+
+def check_place(spec: TableSpec, *, placed: bool) -> None:
+    """Refuse a table that is to lie elsewhere, unless its catalog knows where tables lie (`placed`).
+
+    Raises:
+        SchemaMismatchError: it is; Paimon's own filesystem catalog refuses that as well.
+    """
+    if (path := spec.properties.get(_PATH)) is not None and not placed:
+        refuse(spec, "a table in its place in the warehouse, as the catalog is one of folders", f"{_PATH} = {path}")
 
 
 def missing_fields(schema: TableSchema, spec: TableSpec) -> list[Field]:

@@ -6,16 +6,21 @@ import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from lakeward.errors import CommitConflictError, FencedError, RolledBackError, StorageError, TableGoneError
+from lakeward.errors import (
+    CommitConflictError,
+    FencedError,
+    RolledBackError,
+    StorageError,
+    TableGoneError,
+)
 from lakeward.model.results import CommitIds, CommitOutcome
 from lakeward_lake_paimon import files, fitting
-from lakeward_lake_paimon.check import check_warehouse, compare_warehouses
 from lakeward_lake_paimon.commit import SnapshotBuilder, next_sequence, round_change, stamp_change
 from lakeward_lake_paimon.expire import expire
 from lakeward_lake_paimon.fitting import missing_fields
+from lakeward_lake_paimon.open_catalog import open_catalog
 from lakeward_lake_paimon.read_rows import snapshot_rows
 from lakeward_lake_paimon.snapshots import Snapshots, create_snapshot
-from lakeward_lake_paimon.stores import open_warehouse
 from lakeward_lake_paimon.table import hold, keep_copy
 from lakeward_lake_paimon.table_schema import new_schema
 from lakeward_lake_paimon.tables import Warehouse
@@ -51,9 +56,8 @@ class PaimonLake:
         """
         self._options = options
         self._clock = clock
-        self._storage, root = open_warehouse(options.warehouse, options.properties)
-        self._storage.make_folder(root)
-        self._warehouse = Warehouse(self._storage, root, clock.wall_ms)
+        self._warehouse = Warehouse(open_catalog(options), clock.wall_ms)
+        self._storage = self._warehouse.storage
         self._stamped: dict[TablePath, Incarnation] = {}
 
     def open_table(self, table: TableSpec, incarnation: Incarnation) -> LakeHead:
@@ -67,16 +71,17 @@ class PaimonLake:
 
     def check_schema(self, table: TableSpec) -> None:
         """See `lakeward.ports.SchemaCheckedLake.check_schema`."""
+        fitting.check_place(table, placed=self._warehouse.catalog.places)
         schema = new_schema(table, system_columns=table.system_columns is not False, time_ms=0)
         fitting.check_fits(table, schema)
 
     def check(self, *, write: bool) -> Sequence[CheckResult]:
         """See `lakeward.ports.CheckedLake.check`."""
-        return tuple(check_warehouse(self._storage, self._warehouse.root, write=write))
+        return tuple(self._warehouse.catalog.check(write=write))
 
     def compare(self, server: ServerLake) -> CheckResult:
         """See `lakeward.ports.ComparedLake.compare`."""
-        return compare_warehouses(self._warehouse.root, server)
+        return self._warehouse.catalog.compare(server)
 
     def read_rows(self, path: TablePath, snapshot_id: int) -> Iterator[pa.RecordBatch]:
         """See `lakeward.ports.ReadableLake.read_rows`."""
@@ -116,7 +121,7 @@ class PaimonLake:
             target_size_bytes=self._options.target_file_size_bytes,
             compression=self._options.compression,
             compression_level=self._options.compression_level,
-            storage=dict(self._options.properties),
+            storage=dict(self._warehouse.catalog.properties),
             base_snapshot=head.snapshot_id or 0,
             next_sequence=next_sequence(found),
         )

@@ -1,4 +1,4 @@
-"""Opens the storage of a warehouse by its address."""
+"""Opens the storage that a warehouse, or a table, lies in by its address."""
 
 from __future__ import annotations
 
@@ -18,28 +18,13 @@ if TYPE_CHECKING:
 _S3 = frozenset({"s3", "s3a"})
 
 
-def open_warehouse(warehouse: str, properties: Mapping[str, str]) -> tuple[Storage, str]:
-    """Return the storage of a warehouse, and its path there. It is tried whether it can fence a commit.
-
-    Raises:
-        ConfigError: it cannot, or its address or keys do not fit.
-        StorageError: it cannot be written.
-    """
-    if _scheme(warehouse) in _S3:
-        store = S3Storage(warehouse, properties)
-        root = warehouse.rstrip("/")
-        store.check_conditions(root)
-        return store, root
-    return open_storage(warehouse, properties), _local_path(warehouse)
-
-
 def open_storage(location: str, properties: Mapping[str, str]) -> Storage:
     """Return the storage that a path of a warehouse lies in.
 
     Raises:
         ConfigError: it has neither links nor conditional puts, which a commit needs.
     """
-    scheme = _scheme(location)
+    scheme = scheme_of(location)
     if scheme in _S3:
         return S3Storage(location, properties)
     if scheme not in {"", "file"}:
@@ -53,10 +38,12 @@ def open_storage(location: str, properties: Mapping[str, str]) -> Storage:
     return LocalStorage()
 
 
-def _scheme(address: str) -> str:
+def scheme_of(address: str) -> str:
+    """Return the scheme of an address, empty for a path."""
     return urlsplit(address).scheme if "://" in address or address.startswith("file:") else ""
 
 
-def _local_path(address: str) -> str:
-    path = unquote(urlsplit(address).path) if _scheme(address) else address
+def local_path(address: str) -> str:
+    """Return the path of an address of this machine."""
+    path = unquote(urlsplit(address).path) if scheme_of(address) else address
     return str(Path(path).absolute())

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import secrets
-from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from lakeward.errors import CommitConflictError, FencedError, LakeError
-from lakeward_lake_paimon.fitting import check_fits, check_kind, missing_fields
-from lakeward_lake_paimon.storage import TEMPORARY
+from lakeward.errors import CommitConflictError, FencedError, LakeError, TableGoneError
+from lakeward_lake_paimon.fitting import check_fits, check_kind, check_place, missing_fields
 from lakeward_lake_paimon.table import Owner, Table, owner_path, read_owner
-from lakeward_lake_paimon.table_schema import SYSTEM_COLUMNS, new_schema, schema_path
+from lakeward_lake_paimon.table_schema import SYSTEM_COLUMNS, new_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lakeward.model.identity import Incarnation
     from lakeward.model.tables import TablePath, TableSpec
+    from lakeward_lake_paimon.catalogs import Catalog
     from lakeward_lake_paimon.kinds import Field, Kind
-    from lakeward_lake_paimon.storage import Storage
 
 
 _TRIES = 10
@@ -30,21 +28,30 @@ _ASIDE = "__dropped_"
 
 
 class Warehouse:
-    """The tables of a filesystem catalog: `WAREHOUSE/DATABASE.db/TABLE`."""
+    """The tables of a catalog."""
 
-    def __init__(self, storage: Storage, root: str, wall_ms: Callable[[], int]) -> None:
-        """Keep where it is; `wall_ms` returns the time of now, in ms since 1970."""
-        self.storage = storage
-        self.root = root
+    def __init__(self, catalog: Catalog, wall_ms: Callable[[], int]) -> None:
+        """Keep which one it is; `wall_ms` returns the time of now, in ms since 1970."""
+        self.catalog = catalog
+        self.storage = catalog.storage
         self._wall_ms = wall_ms
 
     def location(self, path: TablePath) -> str:
-        """Return a table's folder."""
-        return f"{self.root}/{path.database}.db/{path.table}"
+        """Return a table's folder.
+
+        Raises:
+            TableGoneError: the catalog has no such table.
+        """
+        found = self.catalog.find(path)
+        if found is None:
+            message = f"{path}: the lake has no such table"
+            raise TableGoneError(message)
+        return found
 
     def load(self, path: TablePath) -> Table | None:
         """Read a table, None if it is not there."""
-        return Table.load(self.storage, self.location(path), path)
+        location = self.catalog.find(path)
+        return None if location is None else Table.load(self.storage, location, path)
 
     def open(self, spec: TableSpec, incarnation: Incarnation) -> Table:
         """Return the lake table of a source's table, made to fit.
@@ -55,6 +62,7 @@ class Warehouse:
             StorageError: the warehouse cannot be written.
             CommitConflictError: another program keeps changing the table.
         """
+        check_place(spec, placed=self.catalog.places)
         for _ in range(_TRIES):
             table = self.load(spec.path)
             if table is None:
@@ -69,27 +77,10 @@ class Warehouse:
         raise CommitConflictError(message)
 
     def _create(self, spec: TableSpec, incarnation: Incarnation) -> None:
-        """Make the table whole under another name, and give it its own; a race that was lost is no error."""
+        """Make the table; a race that was lost is no error."""
         schema = new_schema(spec, system_columns=spec.system_columns is not False, time_ms=self._wall_ms())
         check_fits(spec, schema)
-        location = self.location(spec.path)
-        owner = msgspec.json.encode(_owner(spec, incarnation))
-        if not self.storage.renames:
-            # Between the two it is a table that nobody has opened yet; whoever opens it first writes the owner.
-            if self.storage.create(schema_path(location, 0), schema.to_bytes(), "schema"):
-                self.storage.create(owner_path(location), owner, "owner")
-            return
-        # Not among the tables of a database, where Paimon would list it after a crash.
-        temporary = f"{self.root}/{TEMPORARY}{secrets.token_hex(8)}"
-        try:
-            self.storage.write(schema_path(temporary, 0), schema.to_bytes())
-            self.storage.write(owner_path(temporary), owner)
-            self.storage.make_folder(f"{temporary}/snapshot")
-            self.storage.make_folder(location.rpartition("/")[0])
-            self.storage.rename_folder(temporary, location)
-        finally:
-            with suppress(OSError):
-                self.storage.delete_folder(temporary)
+        self.catalog.create(spec.path, schema, msgspec.json.encode(_owner(spec, incarnation)))
 
     def _set_aside(self, table: Table, spec: TableSpec, owner: Owner) -> None:
         """Rename the table of an earlier table id; its data stays. A race that was lost is no error.
@@ -107,24 +98,28 @@ class Warehouse:
                 "table"
             )
             raise LakeError(message)
-        if not self.storage.renames:
+        if not self.catalog.renames:
             message = (
                 f"{spec.path}: the lake table belongs to table id {owner.table_id}, now it is {spec.table_id}, and a "
                 f"store cannot rename it. Copy {table.location} elsewhere, delete it there, and the table is made anew"
             )
             raise LakeError(message)
-        aside = f"{table.location}{_ASIDE}{owner.table_id}"
-        found = read_owner(self.storage, aside)
+        aside = replace(spec.path, table=f"{spec.path.table}{_ASIDE}{owner.table_id}")
+        found = self._owner_at(aside)
         if found is not None and found.uuid != owner.uuid:
             # A start that was paused has created the old table again.
-            aside = f"{aside}_{owner.uuid[:8]}"
-        if not self.storage.rename_folder(table.location, aside):
+            aside = replace(aside, table=f"{aside.table}_{owner.uuid[:8]}")
+        if not self.catalog.rename(spec.path, aside.table):
             return
-        moved = read_owner(self.storage, aside)
+        moved = self._owner_at(aside)
         if moved is None or moved.uuid != owner.uuid:
-            self.storage.rename_folder(aside, table.location)
+            self.catalog.rename(aside, spec.path.table)
             message = f"{spec.path}: another table came in the way while that of table id {owner.table_id} was renamed"
             raise CommitConflictError(message)
+
+    def _owner_at(self, path: TablePath) -> Owner | None:
+        location = self.catalog.find(path)
+        return None if location is None else read_owner(self.storage, location)
 
     def _fit(self, table: Table, spec: TableSpec, incarnation: Incarnation) -> bool:
         """Make the lake table fit; return whether nothing had to be changed."""
@@ -155,9 +150,7 @@ class Warehouse:
             highest_field_id=next(ids) - 1,
             time_ms=self._wall_ms(),
         )
-        with self.storage.pin(f"{table.location}/schema") as folder:
-            if folder.is_at_its_path and read_owner(self.storage, table.location) == table.owner:
-                folder.create(f"schema-{wider.id}", wider.to_bytes(), "schema")
+        self.catalog.add_columns(table, wider, numbered)
 
 
 def _renumbered(field: Field, ids: count[int]) -> Field:

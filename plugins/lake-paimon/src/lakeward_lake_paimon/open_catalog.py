@@ -1,0 +1,28 @@
+"""Opens the catalog that the configuration names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakeward_lake_paimon.catalogs import FolderCatalog
+from lakeward_lake_paimon.s3_storage import S3Storage
+from lakeward_lake_paimon.stores import local_path, open_storage
+
+if TYPE_CHECKING:
+    from lakeward_lake_paimon.catalogs import Catalog
+    from lakeward_lake_paimon.options import PaimonOptions
+
+
+def open_catalog(options: PaimonOptions) -> Catalog:
+    """Return the catalog; it is tried whether it can fence a commit.
+
+    Raises:
+        ConfigError: it cannot, or its address or keys do not fit.
+        StorageError: the warehouse cannot be written.
+    """
+    storage = open_storage(options.warehouse, options.properties)
+    if isinstance(storage, S3Storage):
+        root = options.warehouse.rstrip("/")
+        storage.check_conditions(root)
+        return FolderCatalog(storage, root, options.properties)
+    return FolderCatalog(storage, local_path(options.warehouse), options.properties)
