@@ -5,6 +5,7 @@ The reader's jar (46 MB) is fetched from Maven Central once. Where it cannot be 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,8 +13,11 @@ import pytest
 
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import Change
+from lakeward_lake_paimon.options import PaimonOptions
 from lakeward_paimon_kit.java import JavaReader, java_reader
 from lakeward_paimon_kit.made import TYPES, create_as_fluss, required
+from lakeward_paimon_kit.rest import TOKEN, RestCatalogServer
+from lakeward_testing.clock import FakeClock
 from lakeward_testing.lake_tables import (
     COLUMNS,
     PATH,
@@ -29,10 +33,10 @@ from lakeward_testing.lake_tables import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from lakeward.model.tables import TableSpec
     from lakeward.ports import Lake
-    from lakeward_lake_paimon.options import PaimonOptions
     from lakeward_lake_paimon.plugin import PaimonLakePlugin
 
 pytestmark = pytest.mark.spark
@@ -222,3 +226,23 @@ def _next(value: Any) -> Any:  # noqa: ANN401 - of any type
     if isinstance(value, datetime):
         return value + timedelta(seconds=1)
     return value + timedelta(days=1) if isinstance(value, date) else value + 1
+
+
+def test_java_reads_and_writes_a_table_of_the_same_rest_catalog(
+    plugin: PaimonLakePlugin, java: JavaReader, tmp_path: Path
+) -> None:
+    with RestCatalogServer.running(tmp_path / "warehouse") as catalog:
+        told = {"metastore": "rest", "uri": catalog.uri, "warehouse": "lake", "token.provider": "bear", "token": TOKEN}
+        options = PaimonOptions(metastore="rest", uri=catalog.uri, warehouse="lake", properties={"token": TOKEN})
+        lake = plugin.open(options, FakeClock())
+        schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
+        table = replace(key_table(schema, buckets=1), system_columns=False)
+        tier(plugin, lake, table, [{"id": 1, "name": "ours"}, {"id": 2, "name": "ours"}], changes=[1, 1], number=1)
+        tier(plugin, lake, table, [{"id": 1, "name": "later"}], changes=[1], number=2)
+        found = java.table_of(told, "shop.orders")
+        assert sorted(java.rows(found, "id", "name")) == [("1", "later"), ("2", "ours")]
+        java.write(found, [(2, "java's"), (3, "java's")])
+        tier(plugin, lake, table, [{"id": 3, "name": "last"}], changes=[1], number=3)
+        found = java.table_of(told, "shop.orders")
+        assert sorted(java.rows(found, "id", "name")) == [("1", "later"), ("2", "java's"), ("3", "last")]
+        assert head_of(lake).snapshot_id == 5

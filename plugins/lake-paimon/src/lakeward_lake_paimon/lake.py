@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from lakeward.errors import (
     CommitConflictError,
     FencedError,
+    LakeAwayError,
+    OutcomeUnknownError,
     RolledBackError,
     StorageError,
     TableGoneError,
@@ -52,6 +54,7 @@ class PaimonLake:
 
         Raises:
             ConfigError: an option does not fit.
+            LakeError: the catalog does not answer, or refuses.
             StorageError: the warehouse cannot be written.
         """
         self._options = options
@@ -148,7 +151,11 @@ class PaimonLake:
                 return CommitOutcome.CONFLICT
             with suppress(StorageError):  # the commit has landed, whatever happens now
                 keep_copy(held, snapshot)
-            held.check_place()
+            try:
+                held.check_place()
+            except LakeAwayError as away:
+                message = f"{path}: snapshot {snapshot.id} was committed, and the catalog is away: {away}"
+                raise OutcomeUnknownError(message) from away
         return CommitOutcome.LANDED
 
     def find(self, path: TablePath, round_id: RoundId, step: int) -> int | None:

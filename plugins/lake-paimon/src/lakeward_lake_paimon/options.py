@@ -7,22 +7,40 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from lakeward.model.options import LocalPath, Meta, Options
+from lakeward.model.options import Meta, Options
+
+
+def _is_directory(given: Mapping[str, object]) -> bool:
+    """Return whether the warehouse is a path; a REST catalog has names of its own for its warehouses."""
+    return given.get("metastore", "filesystem") == "filesystem"
 
 
 class PaimonOptions(Options, frozen=True, kw_only=True):
     """Where the tables lie, and how files are written."""
 
     warehouse: Annotated[
-        LocalPath, Meta(description="Directory or URI of the warehouse: tables lie in `WAREHOUSE/DATABASE.db/TABLE`.")
+        str,
+        Meta(
+            description="Directory or URI of the warehouse: tables lie in `WAREHOUSE/DATABASE.db/TABLE`. For REST: the "
+            "warehouse's name.",
+            extra={"path": _is_directory},
+        ),
     ]
     metastore: Annotated[
-        Literal["filesystem"],
-        Meta(description="Which catalog knows the tables, as Paimon names it: `filesystem`, the warehouse itself."),
+        Literal["filesystem", "rest"],
+        Meta(
+            description="Which catalog knows the tables, as Paimon names it: `filesystem`, the warehouse itself, or "
+            "`rest`, a REST catalog, which says where a table lies and commits."
+        ),
     ] = "filesystem"
+    uri: Annotated[str, Meta(description="Address of a REST catalog, such as `https://host/path`.")] = ""
     properties: Annotated[
         Mapping[str, str],
-        Meta(description="Further properties of the file system, such as `s3.endpoint`.", extra={"secret": True}),
+        Meta(
+            description="Further properties of the file system, such as `s3.endpoint`, and of a REST catalog: `token`, "
+            "and headers as `header.NAME`.",
+            extra={"secret": True},
+        ),
     ] = msgspec.field(default_factory=dict)
     target_file_size_bytes: Annotated[
         int, Meta(gt=0, description="A data file is closed at this size in bytes, compressed.")

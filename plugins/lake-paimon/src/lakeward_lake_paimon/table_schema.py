@@ -80,9 +80,9 @@ class TableSchema:
         by_name = {one.name: one for one in self.fields}
         return tuple(by_name[name] for name in names)
 
-    def to_bytes(self) -> bytes:
-        """Return the schema file."""
-        stored = {
+    def to_json(self) -> dict[str, Any]:
+        """Return what the schema file says."""
+        return {
             "version": VERSION,
             "id": self.id,
             "fields": [one.to_json() for one in self.fields],
@@ -94,7 +94,10 @@ class TableSchema:
             "timeMillis": self.time_ms,
             **self.extra,
         }
-        return msgspec.json.format(msgspec.json.encode(stored), indent=2)
+
+    def to_bytes(self) -> bytes:
+        """Return the schema file."""
+        return msgspec.json.format(msgspec.json.encode(self.to_json()), indent=2)
 
     @classmethod
     def from_bytes(cls, data: bytes, place: str) -> TableSchema:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 Rows = list[tuple[Any, ...]]
 VERSION = "1.3.1"
@@ -30,11 +30,16 @@ class JavaReader:
 
     def table(self, warehouse: str, name: str, **options: object) -> Any:  # noqa: ANN401 - a Java object
         """Load a table by `database.table`; `options` are dynamic ones, with `_` in the place of `.` and `-`."""
+        return self.table_of({"warehouse": f"file://{warehouse}"}, name, **options)
+
+    def table_of(self, catalog: Mapping[str, str], name: str, **options: object) -> Any:  # noqa: ANN401 - a Java object
+        """Load a table of a catalog by the catalog's options."""
         told = self.paimon.options.Options()
-        told.set("warehouse", f"file://{warehouse}")
+        for key, value in catalog.items():
+            told.set(key, value)
         context = self.paimon.catalog.CatalogContext.create(told)
-        catalog = self.paimon.catalog.CatalogFactory.createCatalog(context)
-        table = catalog.getTable(self.paimon.catalog.Identifier.fromString(name))
+        opened = self.paimon.catalog.CatalogFactory.createCatalog(context)
+        table = opened.getTable(self.paimon.catalog.Identifier.fromString(name))
         return table.copy({key.replace("__", "-").replace("_", "."): str(value) for key, value in options.items()})
 
     def rows(self, table: Any, *columns: str, where: Any = None) -> Rows:  # noqa: ANN401 - Java objects
