@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _DEDUPLICATE = "deduplicate"
 _PATH = "paimon.path"
+_VECTORS = "deletion-vectors.enabled"
 _WIDENS = {
     "TINYINT": {"SMALLINT", "INT", "BIGINT"},
     "SMALLINT": {"INT", "BIGINT"},
@@ -101,8 +102,12 @@ def missing_fields(schema: TableSchema, spec: TableSpec) -> list[Field]:
 def _check_options(spec: TableSpec, schema: TableSchema) -> None:
     options = schema.options
     buckets = schema.bucket
-    if options.get("deletion-vectors.enabled", "false") == "true":
-        refuse(spec, "a table without deletion vectors", "the table option deletion-vectors.enabled = true")
+    if (vectors := options.get(_VECTORS, "false")).lower() != "false":
+        # Readers skip level 0 of such a key table: a round's rows would be there once another engine has compacted.
+        what = f'or leave it to Fluss\'s own tiering service, with tables."{spec.path}".include = false here'
+        refuse(
+            spec, f"the table option {_VECTORS} = false", f"{vectors}. Make the table anew without that option, {what}"
+        )
     if options.get("file.format", "parquet") != "parquet":
         refuse(spec, "the table option file.format = parquet", options["file.format"])
     if options.get("branch", "main") != "main" or options.get("data-evolution.enabled") == "true":
