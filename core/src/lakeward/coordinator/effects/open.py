@@ -1,4 +1,8 @@
-"""Finds what a round starts from: source, lake, and the checkpoint that it may go on from. Blocking."""
+"""Finds what a round starts from: source, lake, and the checkpoint that it may go on from. Blocking.
+
+The lake's head is the truth about offsets; the source's own record is repaired when it lags, contradicts or cannot
+answer (exactly-once.md).
+"""
 
 from __future__ import annotations
 
@@ -6,26 +10,38 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import structlog
+
 from lakeward.coordinator.checkpoints.restorer import is_gone
 from lakeward.coordinator.effects.work import Handlers, Work
 from lakeward.coordinator.rounds.alike_columns import AlikeColumns
-from lakeward.coordinator.rounds.context import start_round
+from lakeward.coordinator.rounds.context import RoundContext, tiered_offsets
 from lakeward.coordinator.rounds.effects import LookForTable, OpenTable
+from lakeward.coordinator.rounds.layout import check_bucket_counts, check_splits, resolve_layout
+from lakeward.coordinator.rounds.mirroring import MIRROR, as_configured
+from lakeward.errors import LakeTableGoneError, LakewardError, OffsetsWentBackError, SourceError, TableGoneError
+from lakeward.machines.splits import enumerate_splits
 from lakeward.model.partitioning import ExchangeMode
+from lakeward.storage.commit_records import CommitRecord, lost_commits
+from lakeward.storage.late_commits import is_accepted, went_back
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from lakeward.coordinator.checkpoints.contents import RestoredRound
     from lakeward.coordinator.checkpoints.restorer import Restorer
     from lakeward.coordinator.commits.cleaner import Cleaner
     from lakeward.coordinator.effects.policy import RoundPolicy
-    from lakeward.coordinator.rounds.context import RoundContext
     from lakeward.coordinator.rounds.round import Round
     from lakeward.model.identity import Incarnation
+    from lakeward.model.results import OffsetCommit
     from lakeward.model.settings import TableSettings
+    from lakeward.model.tables import TableBucket, TableSpec
+    from lakeward.model.tiering import TableAssignment
     from lakeward.ports import Lake, Source
     from lakeward.storage.commit_records import CommitRecords
+
+_log = structlog.get_logger("lakeward.rounds")
 
 
 class TableOpener:
@@ -89,3 +105,93 @@ class TableOpener:
             # The round reads the checkpoint's splits, not what the buckets contain now.
             context = replace(context, enumeration=restored.state.enumeration())
         return context, restored
+
+
+def start_round(  # noqa: PLR0917 - the two sides, whose round it is, and its rules
+    source: Source,
+    lake: Lake,
+    assignment: TableAssignment,
+    incarnation: Incarnation,
+    committed: CommitRecords,
+    rules: TableSettings,
+    *,
+    gangs: bool = True,
+) -> RoundContext:
+    """Return what a round on a table starts from.
+
+    The lake table is stamped with `incarnation`, this start's, unless it already is. A mirrored table has no record in
+    the source. `gangs`: see `resolve_layout`.
+
+    Raises:
+        ConfigError: the table cannot have the lake layout that is configured; nothing was created.
+        TableGoneError: dropped, or another table of that name.
+        LakeTableGoneError: the lake table that held commits is not there; nothing was created.
+        OffsetsWentBackError: another service's late commit is behind our own newest one.
+        FencedError: a later start of our own service holds the stamp.
+        SchemaMismatchError: source and lake do not fit; nothing was created if the source has another lake.
+        LogTruncatedError: records that were never tiered are gone.
+        OffsetsBeyondLogError: the lake's offsets are beyond the end of the source's log.
+    """
+    table = as_configured(_same_table(source, assignment), rules)
+    layout = resolve_layout(table, rules, gangs=gangs)
+    if rules.mode != MIRROR:
+        table.check_lake(lake.name)
+    record = committed.read(table.table_id)
+    if lost := lost_commits(source, table, record, lake.head(table.path)):
+        raise LakeTableGoneError(lost)
+    lake.open_table(table, incarnation)
+    head = lake.stamp(table.path, incarnation)
+    buckets = source.buckets(table)
+    check_bucket_counts(table, buckets)
+    tiered = tiered_offsets(source, table, head)
+    if wrong := went_back(table.path, record, head, tiered, buckets):
+        raise OffsetsWentBackError(wrong)
+    if record is not None and is_accepted(record, head):
+        tiered = record.offsets
+    if head.commit is not None:
+        _remember(committed, table, record, head.commit, tiered)
+    # With an exchange a file mixes splits, so a later range could not be left out of a commit.
+    most = 0 if layout.exchange is ExchangeMode.HASH else rules.max_split_rows
+    enumeration = enumerate_splits(buckets, tiered, primary_key=table.has_primary_key, max_split_rows=most)
+    check_splits(table, layout, enumeration.splits)
+    if head.commit is not None and rules.mode != MIRROR:
+        # Only after this check: a source that was re-created must not be given offsets that it never had.
+        _repair(source, table, head.commit, tiered)
+    return RoundContext(table, head, tiered, buckets, enumeration, layout)
+
+
+def _remember(
+    committed: CommitRecords,
+    table: TableSpec,
+    record: CommitRecord | None,
+    commit: OffsetCommit,
+    tiered: Mapping[TableBucket, int],
+) -> None:
+    """Update this service's record of the lake's newest commit; a failure is logged and does not stop the round."""
+    if record is not None and record.snapshot_id == commit.snapshot_id:
+        return
+    try:
+        committed.write(CommitRecord(table.path, table.table_id, commit.snapshot_id, tiered, commit.timestamp_ms))
+    except LakewardError as error:
+        _log.warning("the record of the newest commit was not written", table=str(table.path), reason=str(error))
+
+
+def _same_table(source: Source, assignment: TableAssignment) -> TableSpec:
+    table = source.table(assignment.path)
+    if table.table_id != assignment.table_id:
+        expected, found = assignment.table_id, table.table_id
+        message = f"table {assignment.path}: expected id {expected}, found {found}; it was created anew"
+        raise TableGoneError(message)
+    return table
+
+
+def _repair(source: Source, table: TableSpec, commit: OffsetCommit, tiered: Mapping[TableBucket, int]) -> None:
+    try:
+        record = source.lake_record(table)
+    except SourceError as error:
+        _log.warning("the source cannot read its lake record; repairing it", table=str(table.path), reason=str(error))
+        record = None
+    if record is not None and record.snapshot_id == commit.snapshot_id and dict(record.offsets) == dict(tiered):
+        return
+    _log.info("repairing the source's lake record", table=str(table.path), snapshot_id=commit.snapshot_id)
+    source.commit(table, commit.snapshot_id, source.prepare(table, tiered), tiered)

@@ -16,9 +16,9 @@ from lakeward.coordinator.commits.cleaner import Cleaner
 from lakeward.coordinator.commits.committer import Committer
 from lakeward.coordinator.commits.fence import CommitFence
 from lakeward.coordinator.commits.round_committer import RoundCommitter
+from lakeward.coordinator.effects import open as opening
 from lakeward.coordinator.effects.launch import Launching
 from lakeward.coordinator.effects.plan import Planning
-from lakeward.coordinator.rounds import context as opening
 from lakeward.coordinator.rounds.effects import CompleteCheckpoint, EffectDone
 from lakeward.coordinator.rounds.facts import RoundFacts
 from lakeward.coordinator.rounds.job import Job
