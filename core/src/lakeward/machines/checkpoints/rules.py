@@ -40,8 +40,8 @@ from lakeward.machines.checkpoints.state import (
     RUNNING,
     AttemptState,
     CheckpointPhase,
+    CheckpointsState,
     ParticipantPhase,
-    RoundState,
 )
 from lakeward.machines.machine import Rule, Rules
 from lakeward.model.events import NOT_READY
@@ -65,7 +65,7 @@ FINISHED, GONE = ParticipantPhase.FINISHED, ParticipantPhase.GONE
 # --- conditions of the round ----------------------------------------------------------------------------------------
 
 
-def is_due(state: RoundState, event: m.TimePassed) -> bool:
+def is_due(state: CheckpointsState, event: m.TimePassed) -> bool:
     """It is time for a checkpoint, and somebody is there to take part."""
     due = state.schedule.due
     if due is None or not (event.now >= due or event.at_once or (event.recovers and not state.begun)):
@@ -73,59 +73,59 @@ def is_due(state: RoundState, event: m.TimePassed) -> bool:
     return state.any_alive
 
 
-def is_overdue(state: RoundState, event: m.TimePassed) -> bool:
+def is_overdue(state: CheckpointsState, event: m.TimePassed) -> bool:
     """The deadline has passed."""
     return event.now >= state.schedule.deadline
 
 
-def is_new(state: RoundState, event: m.SubtaskRegistered) -> bool:
+def is_new(state: CheckpointsState, event: m.SubtaskRegistered) -> bool:
     """The attempt is newer than all of its subtask."""
     return state.phase_of(event.key) is UNKNOWN
 
 
-def is_alive(state: RoundState, event: m.SubtaskLost) -> bool:
+def is_alive(state: CheckpointsState, event: m.SubtaskLost) -> bool:
     """The attempt is the newest one, and has neither finished nor gone."""
     return state.phase_of(event.key) in ALIVE
 
 
-def all_are_closed(state: RoundState, _: m.ParticipantsChanged) -> bool:
+def all_are_closed(state: CheckpointsState, _: m.ParticipantsChanged) -> bool:
     """Every participant has closed its gateway."""
     return all(state.phases[one.key] is CLOSED for one in state.participants())
 
 
-def all_is_received(state: RoundState, _: m.ParticipantsChanged) -> bool:
+def all_is_received(state: CheckpointsState, _: m.ParticipantsChanged) -> bool:
     """The coordinator has processed what every participant sent before it closed."""
     return all(one.received >= one.closed_after for one in state.participants())
 
 
-def all_is_acked(state: RoundState, _: m.ParticipantsChanged) -> bool:
+def all_is_acked(state: CheckpointsState, _: m.ParticipantsChanged) -> bool:
     """Every participant has acknowledged what the coordinator sent before its cut."""
     return not any(one.has_unacked for one in state.participants())
 
 
-def all_are_stored(state: RoundState, _: m.ParticipantsChanged) -> bool:
+def all_are_stored(state: CheckpointsState, _: m.ParticipantsChanged) -> bool:
     """Every participant's part is stored."""
     return all(state.phases[one.key] is STORED for one in state.participants())
 
 
-def is_whole(state: RoundState, event: m.SnapshotTaken) -> bool:
+def is_whole(state: CheckpointsState, event: m.SnapshotTaken) -> bool:
     """It is the snapshot of this checkpoint, and knows of every participant."""
     return is_newest(state, event) and all(one.key in event.sent for one in state.participants())
 
 
 def is_newest(
-    state: RoundState, event: m.SnapshotTaken | m.SnapshotFailed | m.CheckpointStored | m.StoreFailed
+    state: CheckpointsState, event: m.SnapshotTaken | m.SnapshotFailed | m.CheckpointStored | m.StoreFailed
 ) -> bool:
     """It is about the newest checkpoint."""
     return event.checkpoint == state.latest
 
 
-def is_superseded(state: RoundState, event: m.CheckpointStored) -> bool:
+def is_superseded(state: CheckpointsState, event: m.CheckpointStored) -> bool:
     """No round will be restored from the checkpoint."""
     return is_newest(state, event) and state.superseded
 
 
-def counts(_: RoundState, event: m.ParticipantFailed) -> bool:
+def counts(_: CheckpointsState, event: m.ParticipantFailed) -> bool:
     """It is a failure of checkpoints, of which a few in a row are tolerated."""
     return event.counts
 
@@ -133,32 +133,32 @@ def counts(_: RoundState, event: m.ParticipantFailed) -> bool:
 # --- conditions of an attempt ---------------------------------------------------------------------------------------
 
 
-def is_before_cut(state: RoundState, _: m.SubtaskRegistered) -> bool:
+def is_before_cut(state: CheckpointsState, _: m.SubtaskRegistered) -> bool:
     """A checkpoint runs and the coordinator's snapshot is still to come."""
     return state.phase in (CLOSING, CUTTING)
 
 
-def is_current(state: RoundState, event: Message) -> bool:
+def is_current(state: CheckpointsState, event: Message) -> bool:
     """It is about the running checkpoint."""
     return event.checkpoint == state.running
 
 
-def is_over(state: RoundState, event: Message) -> bool:
+def is_over(state: CheckpointsState, event: Message) -> bool:
     """It is about a checkpoint that has ended."""
     return was_started(state, event) and not is_current(state, event)
 
 
-def was_started(state: RoundState, event: Message) -> bool:
+def was_started(state: CheckpointsState, event: Message) -> bool:
     """It is about a checkpoint that runs or has ended."""
     return event.checkpoint <= state.latest
 
 
-def is_repeated(state: RoundState, event: m.CloseAcked) -> bool:
+def is_repeated(state: CheckpointsState, event: m.CloseAcked) -> bool:
     """It says again what it said before."""
     return is_current(state, event) and event.sent == state.attempts[event.subtask].closed_after
 
 
-def missed_an_end(state: RoundState, _: m.SubtaskReconnected) -> bool:
+def missed_an_end(state: CheckpointsState, _: m.SubtaskReconnected) -> bool:
     """The end of the newest checkpoint may have been lost with the connection."""
     return state.running is None and bool(state.latest)
 
@@ -166,7 +166,7 @@ def missed_an_end(state: RoundState, _: m.SubtaskReconnected) -> bool:
 # --- from the start of a checkpoint to its store --------------------------------------------------------------------
 
 
-def start(state: RoundState, event: m.TimePassed) -> Commands:
+def start(state: CheckpointsState, event: m.TimePassed) -> Commands:
     """Let all close their gateways."""
     state.latest += 1
     state.begun = True
@@ -174,12 +174,12 @@ def start(state: RoundState, event: m.TimePassed) -> Commands:
     return _inform(state, state.alive(), m.CheckpointStarted)
 
 
-def go_on(state: RoundState, _: object) -> Commands:
+def go_on(state: CheckpointsState, _: object) -> Commands:
     """Advance as far as all participants allow."""
     return state.follow(m.ParticipantsChanged())
 
 
-def take_cut(state: RoundState, _: m.ParticipantsChanged) -> Commands:
+def take_cut(state: CheckpointsState, _: m.ParticipantsChanged) -> Commands:
     """Close the gateways to all participants, and take the snapshot."""
     participants = state.participants()
     for one in participants:
@@ -188,7 +188,7 @@ def take_cut(state: RoundState, _: m.ParticipantsChanged) -> Commands:
     return (close, m.TakeSnapshot(state.latest))
 
 
-def note_snapshot(state: RoundState, event: m.SnapshotTaken) -> Commands:
+def note_snapshot(state: CheckpointsState, event: m.SnapshotTaken) -> Commands:
     """Keep the coordinator's snapshot until all parts are stored."""
     state.snapshot = event.snapshot
     state.step_due = event.step_due
@@ -197,13 +197,13 @@ def note_snapshot(state: RoundState, event: m.SnapshotTaken) -> Commands:
     return go_on(state, event)
 
 
-def trigger(state: RoundState, event: m.ParticipantsChanged) -> Commands:
+def trigger(state: CheckpointsState, event: m.ParticipantsChanged) -> Commands:
     """Let all take their snapshots."""
     state.closes_files = state.step_due and not state.step_missed
     return (*_inform(state, state.participants(), m.CutDelivered), *go_on(state, event))
 
 
-def store(state: RoundState, _: m.ParticipantsChanged) -> Commands:
+def store(state: CheckpointsState, _: m.ParticipantsChanged) -> Commands:
     """Write the checkpoint."""
     return (m.StoreCheckpoint(state.latest, state.snapshot, tuple(state.parts.values())),)
 
@@ -211,7 +211,7 @@ def store(state: RoundState, _: m.ParticipantsChanged) -> Commands:
 # --- the ends of a checkpoint ---------------------------------------------------------------------------------------
 
 
-def complete(state: RoundState, event: m.CheckpointStored) -> Commands:
+def complete(state: CheckpointsState, event: m.CheckpointStored) -> Commands:
     """Tell all that live."""
     state.completed |= {event.checkpoint}
     for one in tuple(state.attempts.values()):
@@ -224,27 +224,27 @@ def complete(state: RoundState, event: m.CheckpointStored) -> Commands:
     return (*(m.SendComplete(*one.key, event.checkpoint) for one in state.alive()), m.Complete(event.checkpoint))
 
 
-def discard(_: RoundState, event: m.CheckpointStored | m.StoreFailed) -> Commands:
+def discard(_: CheckpointsState, event: m.CheckpointStored | m.StoreFailed) -> Commands:
     """Delete it; if it failed, only its `_abandoned` mark remains."""
     return (m.DiscardCheckpoint(event.checkpoint),)
 
 
-def abort(state: RoundState, event: m.ParticipantFailed) -> Commands:
+def abort(state: CheckpointsState, event: m.ParticipantFailed) -> Commands:
     """Abort the checkpoint; nothing is wrong with checkpoints."""
     return _abort(state, event.now, event.reason)
 
 
-def fail(state: RoundState, event: m.ParticipantFailed | m.SnapshotFailed | m.StoreFailed) -> Commands:
+def fail(state: CheckpointsState, event: m.ParticipantFailed | m.SnapshotFailed | m.StoreFailed) -> Commands:
     """Abort the checkpoint, and count a failure."""
     return _fail(state, event.now, event.reason)
 
 
-def time_out(phase: CheckpointPhase) -> Callable[[RoundState, m.TimePassed], Commands]:
+def time_out(phase: CheckpointPhase) -> Callable[[CheckpointsState, m.TimePassed], Commands]:
     """Fail a checkpoint that is still in this phase at its deadline."""
     return lambda state, event: _fail(state, event.now, f"not complete in time, still {phase.value}")
 
 
-def fail_silent(state: RoundState, event: m.TimePassed) -> Commands:
+def fail_silent(state: CheckpointsState, event: m.TimePassed) -> Commands:
     """The same while acknowledgements are awaited; fail those over that live and acknowledge nothing."""
     silent = [one for one in state.participants() if one.has_unacked]
     return (
@@ -256,25 +256,25 @@ def fail_silent(state: RoundState, event: m.TimePassed) -> Commands:
     )
 
 
-def abort_at_end(state: RoundState, event: m.RoundEnded) -> Commands:
+def abort_at_end(state: CheckpointsState, event: m.RoundEnded) -> Commands:
     """Abort the checkpoint: the round takes none any more."""
     note_superseded(state, event)
     return _abort(state, event.now, "the round ended")
 
 
-def leave_to_store(state: RoundState, event: m.RoundEnded) -> Commands:
+def leave_to_store(state: CheckpointsState, event: m.RoundEnded) -> Commands:
     """Wait for the store alone."""
     _inform(state, state.participants(), m.ParticipationEnded)
     return note_superseded(state, event)
 
 
-def note_superseded(state: RoundState, event: m.RoundEnded) -> Commands:
+def note_superseded(state: CheckpointsState, event: m.RoundEnded) -> Commands:
     """Note whether the round has committed."""
     state.superseded = state.superseded or event.superseded
     return ()
 
 
-def _fail(state: RoundState, now: float, reason: str) -> Commands:
+def _fail(state: CheckpointsState, now: float, reason: str) -> Commands:
     commands = _abort(state, now, reason)
     failures = state.schedule.failures + 1
     if failures > state.schedule.settings.tolerated:
@@ -284,7 +284,7 @@ def _fail(state: RoundState, now: float, reason: str) -> Commands:
     return commands
 
 
-def _abort(state: RoundState, now: float, reason: str) -> Commands:
+def _abort(state: CheckpointsState, now: float, reason: str) -> Commands:
     """Open the gateways at both ends of all participants, then report the abort."""
     commands = _inform(state, state.participants(), m.CheckpointFailed)
     state.step_missed = state.step_missed or state.closes_files
@@ -292,7 +292,7 @@ def _abort(state: RoundState, now: float, reason: str) -> Commands:
     return (*commands, m.Abort(state.latest, reason))
 
 
-def _forget_checkpoint(state: RoundState, now: float) -> None:
+def _forget_checkpoint(state: CheckpointsState, now: float) -> None:
     state.snapshot = None
     state.parts = {}
     state.step_due = state.closes_files = False
@@ -302,7 +302,9 @@ def _forget_checkpoint(state: RoundState, now: float) -> None:
 # --- attempts -------------------------------------------------------------------------------------------------------
 
 
-def _inform(state: RoundState, attempts: Collection[AttemptState], event: Callable[[m.Attempt], object]) -> Commands:
+def _inform(
+    state: CheckpointsState, attempts: Collection[AttemptState], event: Callable[[m.Attempt], object]
+) -> Commands:
     """Take the event of each of these attempts that follows from what happened to the checkpoint."""
     return tuple(
         command
@@ -311,12 +313,12 @@ def _inform(state: RoundState, attempts: Collection[AttemptState], event: Callab
     )
 
 
-def to_attempt(state: RoundState, event: m.SubtaskEvent) -> Commands:
+def to_attempt(state: CheckpointsState, event: m.SubtaskEvent) -> Commands:
     """It is the business of one attempt."""
     return state.attempt_rules.step(state, state.phases, event.key, event, state.phase_of(event.key))
 
 
-def register(state: RoundState, event: m.SubtaskRegistered) -> Commands:
+def register(state: CheckpointsState, event: m.SubtaskRegistered) -> Commands:
     """Admit an attempt; its predecessor is lost."""
     older = [one for one in state.alive() if one.key[0] == event.subtask]
     returned = _lose(state, older, event.now, f"attempt {event.attempt} replaces its predecessor")
@@ -325,19 +327,19 @@ def register(state: RoundState, event: m.SubtaskRegistered) -> Commands:
     return (*returned, *state.attempt_rules.step(state, state.phases, event.key, event, UNKNOWN))
 
 
-def lose_attempt(state: RoundState, event: m.SubtaskLost) -> Commands:
+def lose_attempt(state: CheckpointsState, event: m.SubtaskLost) -> Commands:
     """Return its splits."""
     reason = f"attempt {event.attempt} of subtask {event.subtask} was lost"
     return _lose(state, [state.attempts[event.subtask]], event.now, reason)
 
 
-def end_launch(state: RoundState, event: m.LaunchEnded) -> Commands:
+def end_launch(state: CheckpointsState, event: m.LaunchEnded) -> Commands:
     """Return the splits of all."""
     state.begun = False
     return _lose(state, state.alive(), event.now, "the launch ended")
 
 
-def _lose(state: RoundState, lost: Collection[AttemptState], now: float, reason: str) -> Commands:
+def _lose(state: CheckpointsState, lost: Collection[AttemptState], now: float, reason: str) -> Commands:
     """Open the gateways at both ends of all others if the checkpoint is aborted, then return the splits of these."""
     took_part = [one for one in lost if state.phases[one.key] in PARTICIPATING]
     _inform(state, lost, m.AttemptGone)
@@ -353,40 +355,40 @@ def _lose(state: RoundState, lost: Collection[AttemptState], now: float, reason:
     return commands
 
 
-def admit(state: RoundState, event: m.SubtaskRegistered) -> Commands:
+def admit(state: CheckpointsState, event: m.SubtaskRegistered) -> Commands:
     """Deploy it with open gateways."""
     return (m.Admit(*event.key, state.latest, None),)
 
 
-def admit_closed(state: RoundState, event: m.SubtaskRegistered) -> Commands:
+def admit_closed(state: CheckpointsState, event: m.SubtaskRegistered) -> Commands:
     """Deploy it with both gateways closed."""
     state.change(replace(state.attempts[event.subtask], down_closed=True))
     return (m.Admit(*event.key, state.latest, state.latest),)
 
 
-def send_close(state: RoundState, event: m.CheckpointStarted | m.SubtaskReconnected) -> Commands:
+def send_close(state: CheckpointsState, event: m.CheckpointStarted | m.SubtaskReconnected) -> Commands:
     """Let it close its gateway; said again with a new connection, it answers as it did before."""
     return (m.SendClose(*event.key, state.latest),)
 
 
-def send_trigger(state: RoundState, event: m.CutDelivered | m.SubtaskReconnected) -> Commands:
+def send_trigger(state: CheckpointsState, event: m.CutDelivered | m.SubtaskReconnected) -> Commands:
     """Let it take its snapshot; as `send_close`."""
     return (m.SendTrigger(*event.key, state.latest, state.closes_files),)
 
 
-def send_end_again(state: RoundState, event: m.SubtaskReconnected) -> Commands:
+def send_end_again(state: CheckpointsState, event: m.SubtaskReconnected) -> Commands:
     """As `send_close`."""
     send = m.SendComplete if state.latest in state.completed else m.SendAborted
     return (send(*event.key, state.latest),)
 
 
-def note_closed(state: RoundState, event: m.CloseAcked) -> Commands:
+def note_closed(state: CheckpointsState, event: m.CloseAcked) -> Commands:
     """Wait for what it sent before."""
     state.change(replace(state.attempts[event.subtask], closed_after=event.sent))
     return go_on(state, event)
 
 
-def note_received(state: RoundState, event: m.DataReceived) -> Commands:
+def note_received(state: CheckpointsState, event: m.DataReceived) -> Commands:
     """Count what has arrived from it."""
     one = state.attempts[event.subtask]
     if event.number > one.received:
@@ -394,7 +396,7 @@ def note_received(state: RoundState, event: m.DataReceived) -> Commands:
     return ()
 
 
-def note_acked(state: RoundState, event: m.DataAcked) -> Commands:
+def note_acked(state: CheckpointsState, event: m.DataAcked) -> Commands:
     """Count what has arrived at it."""
     one = state.attempts[event.subtask]
     if event.number > one.acked:
@@ -402,58 +404,58 @@ def note_acked(state: RoundState, event: m.DataAcked) -> Commands:
     return ()
 
 
-def receive_last(state: RoundState, event: m.DataReceived) -> Commands:
+def receive_last(state: CheckpointsState, event: m.DataReceived) -> Commands:
     """Count it; it may be the last one before the cut."""
     return (*note_received(state, event), *go_on(state, event))
 
 
-def ack_last(state: RoundState, event: m.DataAcked) -> Commands:
+def ack_last(state: CheckpointsState, event: m.DataAcked) -> Commands:
     """Count it; it may be the last one that is awaited after the cut."""
     return (*note_acked(state, event), *go_on(state, event))
 
 
-def open_gateway(state: RoundState, event: m.GatewayOpened | m.PartStored) -> Commands:
+def open_gateway(state: CheckpointsState, event: m.GatewayOpened | m.PartStored) -> Commands:
     """Open the gateway to it: it took its snapshot."""
     return open_one(state, state.attempts[event.subtask])
 
 
-def open_one(state: RoundState, one: AttemptState) -> Commands:
+def open_one(state: CheckpointsState, one: AttemptState) -> Commands:
     """Let the coordinator's data events out to an attempt."""
     state.change(replace(one, down_closed=False))
     return (m.OpenDownGateway(*one.key, state.latest),)
 
 
-def keep_part(state: RoundState, event: m.PartStored) -> Commands:
+def keep_part(state: CheckpointsState, event: m.PartStored) -> Commands:
     """Keep its part until all are stored."""
     state.parts = {**state.parts, event.key: (event.part, event.snapshot)}
     return go_on(state, event)
 
 
-def open_and_keep_part(state: RoundState, event: m.PartStored) -> Commands:
+def open_and_keep_part(state: CheckpointsState, event: m.PartStored) -> Commands:
     """The same; `GatewayOpened` was lost with a connection."""
     return (*open_gateway(state, event), *keep_part(state, event))
 
 
-def decline(state: RoundState, event: m.Declined) -> Commands:
+def decline(state: CheckpointsState, event: m.Declined) -> Commands:
     """Abort the checkpoint; that a subtask is not ready is no failure."""
     reason = f"subtask {event.subtask} declined: {event.reason}"
     return state.follow(m.ParticipantFailed(now=event.now, reason=reason, counts=event.reason != NOT_READY))
 
 
-def finish_without_part(state: RoundState, event: m.SubtaskFinished) -> Commands:
+def finish_without_part(state: CheckpointsState, event: m.SubtaskFinished) -> Commands:
     """Abort the checkpoint: what it did after its snapshot is in the coordinator's part of no checkpoint."""
     reason = f"subtask {event.subtask} finished before its part was stored"
     return state.follow(m.ParticipantFailed(now=event.now, reason=reason))
 
 
-def abort_attempt(state: RoundState, event: m.CheckpointFailed) -> Commands:
+def abort_attempt(state: CheckpointsState, event: m.CheckpointFailed) -> Commands:
     """Open the gateways at both ends."""
     one = state.attempts[event.key[0]]
     opened = open_one(state, one) if one.down_closed else ()
     return (*opened, m.SendAborted(*one.key, state.latest))
 
 
-def discard_late(state: RoundState, event: m.PartStored) -> Commands:
+def discard_late(state: CheckpointsState, event: m.PartStored) -> Commands:
     """Delete a part that came too late to count.
 
     A repeated message of an attempt that has since finished or been lost is not late: its part counts.
@@ -465,13 +467,13 @@ def discard_late(state: RoundState, event: m.PartStored) -> Commands:
     return (m.DiscardPart(event.checkpoint, event.part),)
 
 
-def reject(_: RoundState, event: m.SubtaskEvent) -> Commands:
+def reject(_: CheckpointsState, event: m.SubtaskEvent) -> Commands:
     """Cancel an attempt that is gone."""
     reason = f"attempt {event.attempt} of subtask {event.subtask} was lost or replaced"
     return (m.RejectMessage(*event.key, reason),)
 
 
-def reject_part(state: RoundState, event: m.PartStored) -> Commands:
+def reject_part(state: CheckpointsState, event: m.PartStored) -> Commands:
     """The same; its part came too late."""
     return (*discard_late(state, event), *reject(state, event))
 
@@ -480,7 +482,7 @@ OTHERS = (NOT_PARTICIPATING, CLOSE_SENT, TRIGGERED, TAKEN, STORED, FINISHED)
 """The phases in which the numbers of an attempt's data events are not waited for."""
 MESSAGES = (m.CloseAcked, m.GatewayOpened, m.Declined)
 """All that are about a checkpoint but `PartStored`."""
-ATTEMPT_RULES: Rules[RoundState, m.CheckpointsCommand] = Rules(
+ATTEMPT_RULES: Rules[CheckpointsState, m.CheckpointsCommand] = Rules(
     "attempts",
     ParticipantPhase,
     Rule(UNKNOWN, m.SubtaskRegistered, when=is_before_cut, to=CLOSED, do=admit_closed),
@@ -525,7 +527,7 @@ ATTEMPT_RULES: Rules[RoundState, m.CheckpointsCommand] = Rules(
 )
 WAITING = (IDLE, *RUNNING, STORING, ENDING, ENDED)
 """All phases except SNAPPING, in which no other event may come."""
-RULES: Rules[RoundState, m.CheckpointsCommand] = Rules(
+RULES: Rules[CheckpointsState, m.CheckpointsCommand] = Rules(
     "checkpoints",
     CheckpointPhase,
     Rule(IDLE, m.TimePassed, when=is_due, to=CLOSING, do=start),
@@ -568,7 +570,7 @@ RULES: Rules[RoundState, m.CheckpointsCommand] = Rules(
 )
 
 
-class CheckpointCoordinator(RoundState):
+class CheckpointCoordinator(CheckpointsState):
     """The machine of one round."""
 
     rules = RULES

@@ -138,7 +138,7 @@ class AttemptState(Struct, frozen=True):
         return self.acked < self.sent_before_cut
 
 
-class RoundState(Machine[CheckpointsEvent, CheckpointsCommand]):
+class CheckpointsState(Machine[CheckpointsEvent, CheckpointsCommand]):
     """The checkpoints of one round, and what each attempt has to do with the running one."""
 
     phase: CheckpointPhase

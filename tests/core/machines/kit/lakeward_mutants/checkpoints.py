@@ -30,7 +30,7 @@ from lakeward.machines.checkpoints.messages import (
     SubtaskRegistered,
     TimePassed,
 )
-from lakeward.machines.checkpoints.state import ALIVE, RUNNING, RoundState
+from lakeward.machines.checkpoints.state import ALIVE, RUNNING, CheckpointsState
 from lakeward.machines.machine import Rule
 from lakeward_mutants.changed import with_rules
 
@@ -54,7 +54,9 @@ class TriggersTooEarly(CheckpointCoordinator):
     rules = with_rules(RULES, Rule(Phase.DRAINING, ParticipantsChanged, to=Phase.COLLECTING, do=checkpoints.trigger))
 
 
-def _cut(take: Callable[[RoundState, ParticipantsChanged], Commands]) -> Rule[RoundState, CheckpointsCommand]:
+def _cut(
+    take: Callable[[CheckpointsState, ParticipantsChanged], Commands],
+) -> Rule[CheckpointsState, CheckpointsCommand]:
     return Rule(Phase.CUTTING, ParticipantsChanged, when=checkpoints.all_is_received, to=Phase.SNAPPING, do=take)
 
 
@@ -64,7 +66,7 @@ class SnapsBeforeItCloses(CheckpointCoordinator):
     rules = with_rules(RULES, _cut(lambda state, event: checkpoints.take_cut(state, event)[::-1]))
 
 
-def _close_some(state: RoundState, event: ParticipantsChanged) -> Commands:
+def _close_some(state: CheckpointsState, event: ParticipantsChanged) -> Commands:
     close, snap = checkpoints.take_cut(state, event)
     assert isinstance(close, CloseDownGateways)
     for subtask, _ in close.attempts[:1]:
@@ -97,13 +99,13 @@ class LeavesTheirEndsClosed(CheckpointCoordinator):
         return _without(super().step(event), SendAborted)
 
 
-def _open_all(state: RoundState, _: object) -> Commands:
+def _open_all(state: CheckpointsState, _: object) -> Commands:
     return tuple(
         command for one in state.participants() if one.down_closed for command in checkpoints.open_one(state, one)
     )
 
 
-def _open_all_and_keep(state: RoundState, event: PartStored) -> Commands:
+def _open_all_and_keep(state: CheckpointsState, event: PartStored) -> Commands:
     return (*_open_all(state, event), *checkpoints.keep_part(state, event))
 
 
@@ -124,7 +126,7 @@ class AdmitsOpen(CheckpointCoordinator):
         return tuple(replace(one, closed_for=None) if isinstance(one, Admit) else one for one in super().step(event))
 
 
-def _one_is_stored(state: RoundState, _: ParticipantsChanged) -> bool:
+def _one_is_stored(state: CheckpointsState, _: ParticipantsChanged) -> bool:
     return any(state.phases[one.key] is Attempt.STORED for one in state.participants())
 
 
@@ -156,7 +158,7 @@ class ForgetsTheDeadline(CheckpointCoordinator):
         return super().next_due if self.phase is Phase.IDLE else None
 
 
-def _is_lost(_: RoundState, event: ParticipantFailed) -> bool:
+def _is_lost(_: CheckpointsState, event: ParticipantFailed) -> bool:
     return event.reason.endswith((" was lost", " replaces its predecessor", "the launch ended"))
 
 
