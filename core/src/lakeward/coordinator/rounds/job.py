@@ -456,10 +456,10 @@ class Job:
         try:
             snapshot = self._facts.snapshot(self.progress)
         except LakewardError as error:
-            yield jobs.AtOnce(checkpoints.SnapshotFailed(now=now, checkpoint=number, reason=str(error)))
+            yield jobs.Next(checkpoints.SnapshotFailed(now=now, checkpoint=number, reason=str(error)))
         else:
             due = self.plan.exchange is not None and self.step_due
-            yield jobs.AtOnce(
+            yield jobs.Next(
                 checkpoints.SnapshotTaken(now=now, checkpoint=number, snapshot=snapshot, sent=sent, step_due=due)
             )
 

@@ -112,7 +112,7 @@ class WorkBack:
     why: str
 
 
-class AtOnce(NamedTuple):
+class Next(NamedTuple):
     """An event that is taken before all others of the queue: a snapshot is of one moment."""
 
     event: object

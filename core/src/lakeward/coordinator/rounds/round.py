@@ -36,7 +36,7 @@ from lakeward.coordinator.rounds.effects import (
     VerifyCheckpoint,
 )
 from lakeward.coordinator.rounds.job import Job
-from lakeward.coordinator.rounds.job_events import AtOnce, AttemptUseless
+from lakeward.coordinator.rounds.job_events import AttemptUseless, Next
 from lakeward.coordinator.rounds.messages import to_event
 from lakeward.coordinator.rounds.trace import trace_commit
 from lakeward.errors import (
@@ -152,7 +152,7 @@ class Round:
                 for follows in self._take(self._queue.popleft()):
                     if isinstance(follows, Effect):
                         self._effects.append(follows)
-                    elif isinstance(follows, AtOnce):
+                    elif isinstance(follows, Next):
                         self._queue.appendleft(follows.event)
                     else:
                         self._queue.append(follows)
