@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from lakeward.spark.session import SparkHandle
 
 _STOPPED = "stopped SparkContext"
+"""In the text of Spark's errors once the session was stopped."""
 _log = structlog.get_logger("lakeward.jobs")
-"""How py4j begins the text of each error of Java's; what went wrong stands in the next line."""
 
 
 class SparkJobs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 _CALL_FAILED = "An error occurred while calling "
+"""How py4j begins the text of each error of Java's; what went wrong stands in the next line."""
 
 
 def reason_of(error: BaseException) -> str:

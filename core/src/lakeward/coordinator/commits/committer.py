@@ -1,4 +1,4 @@
-"""Commits a round: prepare at the source, one atomic commit to the lake, complete at the source. Blocking.
+"""Commits a round: prepare at the source, one atomic commit to the lake, register it at the source. Blocking.
 
 Every step is idempotent, or its outcome is looked up first. After a conflict or an unknown outcome the committer
 searches the lake for its own commit (exactly-once.md; iceberg.md, "Fencing a commit").

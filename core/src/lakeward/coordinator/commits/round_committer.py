@@ -1,4 +1,7 @@
-"""Commits a round, or a step of it, to the lake: row counts, journal, fence, commit. Blocking."""
+"""Checks what a round, or a step of it, commits, keeps its journal, and has `committer` send it. Blocking.
+
+A step is a commit of a round that goes on after it (`commit_every`).
+"""
 
 from __future__ import annotations
 

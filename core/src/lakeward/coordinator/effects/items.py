@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ForRound:
-    """An event of one round."""
+    """An event that goes to one round: the answer to an effect, or the end of a launch."""
 
     round: Round
     event: object
@@ -20,7 +20,7 @@ class ForRound:
 
 @dataclass(frozen=True, slots=True)
 class OfRound:
-    """An event of the machine of all tables that a round tells: of no interest once the round is over."""
+    """An event that comes from a round and goes to the machine of all tables; dropped once the round is over."""
 
     round: Round
     event: RoundsEvent

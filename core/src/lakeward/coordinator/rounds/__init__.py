@@ -1,1 +1,1 @@
-"""One round of a table, from the assignment to the report."""
+"""One round of a table, from the assignment to the report. Of all tables: `machines/rounds`."""

@@ -1,6 +1,8 @@
 """A round's checkpoints: what its machine's commands mean for the store and for people.
 
-Nothing here waits or blocks: what the store has to do is an effect, and its answer comes back as an event.
+Nothing here waits or blocks: what the store has to do is an effect, and its answer comes back as an event. In order:
+`StoreCheckpoint` (a command of the machine), `CompleteCheckpoint` (the effect), `CheckpointStored` (an event of the
+machine), `CheckpointCompleted` (an event of the round); subtasks are told by the message `CheckpointComplete`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a round wants done outside of itself. Frozen values: a round decides, and modules of `effects` execute.
+"""What a round wants done outside of itself. Frozen values: a round decides, modules of `coordinator.effects` execute.
 
 An effect of the first kind is executed on a worker; its result comes back to the round as `EffectDone`, its error as
 `EffectFailed`. Those of the second kind are executed at once and answer nothing.
@@ -143,7 +143,7 @@ class Tell(Effect):
 
 @dataclass(frozen=True, slots=True)
 class StartLaunch(Effect):
-    """Launch a job; its end comes back as `LaunchFinished`."""
+    """Launch a job; its end comes back as `LaunchGone`."""
 
     spec: JobSpec
 

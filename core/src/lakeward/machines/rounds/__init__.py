@@ -1,4 +1,4 @@
-"""The machine of rounds: which table comes next, and the phases of each round."""
+"""The machine of all tables: which table comes next, and the phases of each round."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The service's top machine: which table is tiered next, and the phases of each round.
+"""The machine of all tables: which table is tiered next, and the phases of each round.
 
 Rules
 * One heartbeat is open at a time. It renews every assigned table, whatever its phase: a table that failed or is
