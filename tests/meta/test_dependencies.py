@@ -1,10 +1,14 @@
-"""Each dependency is explained, with its oldest release: those of the core on a page, a plugin's in its README."""
+"""Each dependency is explained, with its oldest release: those of the core on a page, a plugin's in its README.
+
+What the core installs of this repository by its extras is explained in the plugin's own project.
+"""
 
 from __future__ import annotations
 
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,9 +18,20 @@ ROW = re.compile(r"^\| ([a-z0-9][\w.-]*) \| ([\d.]+) \| (\S.*) \|$", re.MULTILIN
 REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)(?:\[[\w,-]+\])?(?:>=|==)([\d.]+)")
 
 
+def document_of(project: Path) -> dict[str, Any]:
+    """Return what a distribution says of itself."""
+    document: dict[str, Any] = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return document
+
+
+def plugins_of_core() -> set[tuple[str, str]]:
+    """Return name and oldest release of each plugin of this repository that an extra of the core installs."""
+    return {(name, oldest) for name, oldest in needed(ROOT / "core") if name.startswith("lakeward-")}
+
+
 def needed(project: Path) -> set[tuple[str, str]]:
     """Return name and oldest release of each dependency of a distribution, extras included."""
-    document = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    document = document_of(project)
     listed = [
         *document["dependencies"],
         *(one for many in document.get("optional-dependencies", {}).values() for one in many),
@@ -40,4 +55,12 @@ def explained(project: Path) -> set[tuple[str, str]]:
     ids=lambda path: path.name,
 )
 def test_each_dependency_is_explained_and_none_that_is_not_there(project: Path) -> None:
-    assert explained(project) == needed(project)
+    elsewhere = plugins_of_core() if project.name == "core" else set()
+    assert explained(project) == needed(project) - elsewhere
+
+
+def test_each_plugin_that_an_extra_installs_says_what_it_is_for_and_has_that_release() -> None:
+    documents = {name: document_of(ROOT / "plugins" / name.removeprefix("lakeward-")) for name, _ in plugins_of_core()}
+    assert documents
+    assert [name for name, document in documents.items() if not document["description"].strip()] == []
+    assert {(name, document["version"].rpartition(".")[0]) for name, document in documents.items()} == plugins_of_core()
