@@ -36,6 +36,11 @@ def test_the_page_of_metrics_is_what_the_code_says() -> None:
     assert PAGE.read_text(encoding="utf-8") == render_metrics(), "python -m lakeward.cli.reference docs/reference"
 
 
+def test_each_metric_has_a_name_on_the_page() -> None:
+    unnamed = [metric.name for metric in exported() if not list(sample_names(metric))]
+    assert unnamed == [], "give each a value in `_REPORT` of lakeward.observe.metrics_reference"
+
+
 def test_each_metric_that_the_code_names_is_on_the_page() -> None:
     source = (ROOT / "core/src/lakeward/observe/metrics.py").read_text(encoding="utf-8")
     declared = re.findall(r'^    "((?:exchange|checkpoint|slots)\w*)": ', source, re.MULTILINE)
