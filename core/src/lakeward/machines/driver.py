@@ -33,9 +33,9 @@ class Step(Struct, Generic[Event, Command], frozen=True):
 
 
 class MachineDriver(Generic[Event, Command]):
-    """Steps one machine and has its commands executed.
+    """Steps one machine: `post` also has its commands executed, `step` leaves them to the caller.
 
-    Events are queued: an event that is posted while a command is executed waits until all commands of that step are
+    Posted events are queued: one that is posted while a command is executed waits until all commands of that step are
     done. Not thread-safe: only the thread that owns the machine may use it.
     """
 
