@@ -1,4 +1,4 @@
-"""The empty exchange: of a subtask that writes what it reads."""
+"""The work of a subtask that writes what it reads: opens the writer of each split, and makes parts of checkpoints."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class NoExchange:
-    """See `ExchangeWork`: there is nothing to connect, to restore or to wait for."""
+    """Takes the place of `ExchangeWork`: there is nothing to connect, to restore or to wait for."""
 
     address = ""
     is_full = is_restoring = False
