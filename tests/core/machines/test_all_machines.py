@@ -32,6 +32,7 @@ from lakeward_machine_stories import (
     recovery,
     rounds,
     splits,
+    upkeep,
 )
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ MACHINES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "rounds": (rounds, ("service", "heartbeat", "tables")),
     "leases": (leases, ("leases", "bucket_leases")),
     "launches": (launches, ("launches",)),
+    "upkeep": (upkeep, ("upkeep",)),
 }
 """Stories, and the tables that they use."""
 each_machine = pytest.mark.parametrize("name", MACHINES)

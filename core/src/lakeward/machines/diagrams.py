@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from lakeward.machines import checkpoints, exchange, gang, launches, leases, link, recovery, rounds, splits
+from lakeward.machines import checkpoints, exchange, gang, launches, leases, link, recovery, rounds, splits, upkeep
 from lakeward.machines.checkpoints import gateway
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ _RULES: tuple[Rules[Any, Any], ...] = (
     splits.ATTEMPTS,
     splits.CONNECTIONS,
     splits.ROUND,
+    upkeep.RULES,
 )
 TABLES: Mapping[str, Rules[Any, Any]] = {rules.name: rules for rules in _RULES}
 """All tables of rules, by the name under which the docs show them."""
