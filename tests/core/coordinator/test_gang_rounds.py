@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from lakeward.coordinator.service.service import Service
     from lakeward.model.checkpoints import Checkpoint, CheckpointRef
-    from lakeward.model.jobs import JobSpec, SubtaskPlace
+    from lakeward.model.jobs import JobSpec, SubtaskPlace, UpkeepJob
     from lakeward.model.results import CommitRequest
     from lakeward_service_kit.service_world import World
 
@@ -274,7 +274,7 @@ class BusyJobs(ThreadJobs):
         else:
             self._waiting.append(on_done)
 
-    def cancel(self, job: JobSpec) -> None:
+    def cancel(self, job: JobSpec | UpkeepJob) -> None:
         super().cancel(job)
         if self._waiting:
             self._waiting.pop()("cancelled")

@@ -39,7 +39,7 @@ from lakeward.machines.rounds import (
 )
 from lakeward.model.events import Deploy
 from lakeward.model.identity import RoundId
-from lakeward.model.jobs import JobSpec
+from lakeward.model.jobs import JobSpec, UpkeepJob
 from lakeward.model.results import LakeHead
 from lakeward.model.settings import CheckpointSettings, ServiceSettings
 from lakeward.model.tiering import TableAssignment
@@ -144,7 +144,7 @@ class CancelledJobs(IdleJobs):
         super().launch(job, on_done)
         self._ends[job] = on_done
 
-    def cancel(self, job: JobSpec) -> None:
+    def cancel(self, job: JobSpec | UpkeepJob) -> None:
         if job in self._ends:
             self._ends.pop(job)("cancelled")
 

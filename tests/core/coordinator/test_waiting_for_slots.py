@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from lakeward.model.jobs import JobSpec
+    from lakeward.model.jobs import JobSpec, UpkeepJob
     from lakeward.model.status import ServiceReport
     from lakeward_service_kit.service_world import World
 
@@ -32,7 +32,7 @@ class NoSlots(IdleJobs):
         super().launch(job, on_done)
         self._on_done = on_done
 
-    def cancel(self, job: JobSpec) -> None:
+    def cancel(self, job: JobSpec | UpkeepJob) -> None:
         super().cancel(job)
         self._on_done("cancelled")
 

@@ -41,10 +41,9 @@ class DyingSession:
 
 def test_a_job_whose_java_process_dies_while_its_error_is_read_is_over_all_the_same() -> None:
     handle = SimpleNamespace(session=DyingSession(), slots=2, gone=lambda: None)
-    ends: list[str | None] = []
-    jobs = SparkJobs(cast("SparkHandle", handle), lambda _place: "done")
-    jobs._run(SPEC, ends.append)
-    assert ends == ["JavaError, whose text the Java process could not give any more"]
+    ends: SimpleQueue[str | None] = SimpleQueue()
+    SparkJobs(cast("SparkHandle", handle), lambda _place: "done").launch(SPEC, ends.put)
+    assert ends.get(timeout=LIMIT_S) == "JavaError, whose text the Java process could not give any more"
 
 
 class LastAnswer:

@@ -10,10 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lakeward.model.checkpoints import SplitProgress
     from lakeward.model.results import LakeFile
     from lakeward.model.splits import Split
     from lakeward.model.tables import TableSpec
+    from lakeward.model.upkeep import UpkeepResult, UpkeepTask
     from lakeward.ports import Clock, Lake, LakeWriter, Partitioner, Source, SourceReader
 
 SOURCE_GROUP = "lakeward.source"
@@ -111,5 +114,20 @@ class PartitioningLakePlugin(LakePlugin, Protocol):
             attempt: the coordinator's number; it is part of each file's name too.
             before: files of this partition that this round has closed so far; as of `writer`'s progress.
             memory_bytes: about how many bytes of rows it may hold that are in no file yet.
+        """
+        ...
+
+
+class UpkeepLakePlugin(LakePlugin, Protocol):
+    """A lake whose tables are looked after by jobs of their own, see `lakeward.ports.UpkeepLake`."""
+
+    def upkeep(self, task: UpkeepTask, attempt: int, check: Callable[[], None]) -> UpkeepResult:
+        """Do one task, in an executor, in memory that does not grow with the table. Imports nothing heavy.
+
+        It writes files, and commits, deletes and renames nothing of others. `attempt` is Spark's number of this try; no
+        two tries use one file name. `check` is called every few seconds: it raises once the task has to stop.
+
+        Raises:
+            LakewardError: it cannot be done, or has to stop. Files that it has begun are deleted first, if that can be.
         """
         ...

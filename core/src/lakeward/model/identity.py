@@ -49,9 +49,16 @@ def _parse_incarnation(text: str) -> Incarnation:
     return Incarnation(service, int(started), nonce)
 
 
+UPKEEP = -1
+"""The epoch of a job of upkeep, which the source has not asked for; no round has it."""
+
+
 @dataclass(frozen=True, slots=True)
 class RoundId:
-    """One pass over one table. Text: `<incarnation>/<table id>-<epoch>-<number>`; `number` grows with every try."""
+    """One pass over one table. Text: `<incarnation>/<table id>-<epoch>-<number>`; `number` grows with every try.
+
+    A job of upkeep has such an id too, with the epoch `UPKEEP` and numbers of its own.
+    """
 
     incarnation: Incarnation
     table_id: int
@@ -61,7 +68,12 @@ class RoundId:
     @property
     def name(self) -> str:
         """The part after the incarnation."""
-        return f"{self.table_id}-{self.epoch}-{self.number}"
+        return f"{self.table_id}-{'upkeep' if self.is_upkeep else self.epoch}-{self.number}"
+
+    @property
+    def is_upkeep(self) -> bool:
+        """True for a job of upkeep."""
+        return self.epoch == UPKEEP
 
     def __str__(self) -> str:
         """Incarnation and name joined by `/`."""

@@ -51,3 +51,45 @@ class SubtaskPlace:
     job: JobSpec
     subtask: int
     spark_attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepJob:
+    """A job of upkeep. `table` and `name` (of its plan) name it; `title` is what the Spark UI shows.
+
+    `orders` has an encoded `lakeward.model.upkeep.UpkeepOrder` for each task, which is sent to that task alone.
+    """
+
+    table: str
+    name: str
+    what: str
+    title: str
+    orders: tuple[bytes, ...] = field(repr=False)
+
+    @property
+    def tag(self) -> str:
+        """The job's tag, and a part of the names of its threads."""
+        return f"lakeward-upkeep-{self.name}"
+
+    @property
+    def group(self) -> str:
+        """The job group: the table and the plan."""
+        return f"lakeward upkeep of {self.table} {self.name}"
+
+    @property
+    def pool(self) -> str:
+        """The pool of Spark's scheduler, one for all jobs of upkeep."""
+        return "lakeward upkeep"
+
+    @property
+    def call_site(self) -> str:
+        """The name of its stage on Spark's pages."""
+        return f"{self.what} of {self.table}: {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepJobEnd:
+    """How a job of upkeep ended: what each of its tasks returned, or why it failed."""
+
+    outcomes: tuple[str, ...] = ()
+    reason: str | None = None

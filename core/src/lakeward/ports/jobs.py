@@ -1,4 +1,4 @@
-"""The port of whatever runs a round's job."""
+"""The port of whatever runs the job of a round, and jobs of upkeep."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakeward.model.jobs import JobSpec
+    from lakeward.model.jobs import JobSpec, UpkeepJob, UpkeepJobEnd
 
 
 class Jobs(Protocol):
-    """Where a round's job runs: Spark, or a fake in tests."""
+    """Where jobs run: Spark, or a fake in tests."""
 
     @property
     def slots(self) -> int:
@@ -34,6 +34,13 @@ class Jobs(Protocol):
         """
         ...
 
-    def cancel(self, job: JobSpec) -> None:
+    def launch_upkeep(self, job: UpkeepJob, on_done: Callable[[UpkeepJobEnd], None], /) -> None:
+        """Start a job of upkeep and return at once; `on_done` is called as that of `launch`.
+
+        Each task is given one of the orders, and returns text.
+        """
+        ...
+
+    def cancel(self, job: JobSpec | UpkeepJob) -> None:
         """Cancel a job; one that has ended is no error. `on_done` is still called."""
         ...

@@ -1,22 +1,27 @@
-"""One Spark job for each round, on a thread of its own: P tasks, each of which runs one subtask."""
+"""One Spark job for each round, and for each upkeep of a table, on a thread of its own.
+
+A round's job has P tasks, each of which runs one subtask.
+"""
 
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import structlog
 from pyspark.errors import PySparkException
 
 from lakeward.errors import SparkError
+from lakeward.model.jobs import UpkeepJobEnd
 from lakeward.spark.call_site import call_site
 from lakeward.spark.reason import reason_of
-from lakeward.spark.tasks import TaskOfJob, run_tasks
+from lakeward.spark.tasks import TaskOfJob, TaskOfUpkeep, run_each, run_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from lakeward.model.jobs import JobSpec, SubtaskPlace
+    from lakeward.model.jobs import JobSpec, SubtaskPlace, UpkeepJob
     from lakeward.spark.session import SparkHandle
 
 _STOPPED = "stopped SparkContext"
@@ -24,16 +29,28 @@ _STOPPED = "stopped SparkContext"
 _log = structlog.get_logger("lakeward.jobs")
 
 
+def _no_upkeep(_order: bytes, _attempt: int) -> str:
+    message = "no upkeep is done here"
+    raise SparkError(message)
+
+
 class SparkJobs:
     """The port `Jobs` on classic Spark. Thread-safe."""
 
-    def __init__(self, handle: SparkHandle, run_task: Callable[[SubtaskPlace], str]) -> None:
+    def __init__(
+        self,
+        handle: SparkHandle,
+        run_task: Callable[[SubtaskPlace], str],
+        run_order: Callable[[bytes, int], str] = _no_upkeep,
+    ) -> None:
         """Keep a running session.
 
-        `run_task` is what each task runs, importable by reference in the workers; it returns its outcome.
+        `run_task` is what each task of a round runs, `run_order` what each task of upkeep does, given its order and
+        Spark's number of the try. Both are importable by reference in the workers, and return their outcome.
         """
         self._handle = handle
         self._run_task = run_task
+        self._run_order = run_order
         self._slots = handle.slots
 
     @property
@@ -59,13 +76,25 @@ class SparkJobs:
 
         `on_done` is called once, on that thread, when the job has ended: with None, or with the reason why it failed.
         """
-        # PySpark's own kind of thread copies properties of the thread that starts it; `_collect` sets all that count.
-        try:
-            threading.Thread(target=self._run, args=(spec, on_done), name=f"job-{spec.tag}", daemon=True).start()
-        except RuntimeError as error:  # the system gives no more threads: this round fails, not the service
-            on_done(reason_of(error))
+        self._start(spec, lambda: self._collect(spec), lambda reason, _: on_done(reason))
 
-    def cancel(self, spec: JobSpec) -> None:
+    def launch_upkeep(self, spec: UpkeepJob, on_done: Callable[[UpkeepJobEnd], None]) -> None:
+        """Start a job of upkeep. See `launch`."""
+        self._start(spec, lambda: self._collect_upkeep(spec), lambda reason, told: on_done(UpkeepJobEnd(told, reason)))
+
+    def _start(
+        self,
+        spec: JobSpec | UpkeepJob,
+        collect: Callable[[], tuple[str, ...]],
+        on_done: Callable[[str | None, tuple[str, ...]], None],
+    ) -> None:
+        # PySpark's own kind of thread copies properties of the thread that starts it; `_named` sets all that count.
+        try:
+            threading.Thread(target=_run, args=(collect, on_done), name=f"job-{spec.tag}", daemon=True).start()
+        except RuntimeError as error:  # the system gives no more threads: this job fails, not the service
+            on_done(reason_of(error), ())
+
+    def cancel(self, spec: JobSpec | UpkeepJob) -> None:
         """Cancel a job; a job that has ended is no error. Returns at once: a JVM that hangs would never answer."""
         threading.Thread(target=self._cancel, args=(spec,), name=f"cancel-{spec.tag}", daemon=True).start()
 
@@ -73,37 +102,54 @@ class SparkJobs:
         """See `lakeward.ports.Jobs`: nothing runs without the JVM, and this process cannot start a new session."""
         return self._handle.gone()
 
-    def _cancel(self, spec: JobSpec) -> None:
+    def _cancel(self, spec: JobSpec | UpkeepJob) -> None:
         try:
             if self.gone() is None:
                 self._handle.session.sparkContext.cancelJobGroup(spec.group)
         except Exception as error:  # noqa: BLE001 - py4j's own: a JVM that is dying cancels its jobs by that
             reason = reason_of(error)
             log = _log.debug if _STOPPED in reason else _log.warning  # with Spark its jobs have ended
-            log("a job was not cancelled", round=spec.round_name, job=spec.group, reason=reason)
+            log("a job was not cancelled", job=spec.group, reason=reason)
 
-    def _run(self, spec: JobSpec, on_done: Callable[[str | None], None]) -> None:
-        try:
-            self._collect(spec)
-        except PySparkException as error:
-            on_done(reason_of(error))
-        except Exception as error:  # noqa: BLE001 - py4j raises its own; whatever ended the job is its reason
-            on_done(reason_of(error))
-        else:
-            on_done(None)
-
-    def _collect(self, spec: JobSpec) -> None:
+    def _collect(self, spec: JobSpec) -> tuple[str, ...]:
         session = self._handle.session
-        context = session.sparkContext
+        work = TaskOfJob(spec, self._run_task)
+        with self._named(spec):
+            outcomes = run_tasks(session, spec.subtasks, work, spec.secret, barrier=spec.exchange)
+        return _all(spec, outcomes, spec.subtasks)
+
+    def _collect_upkeep(self, spec: UpkeepJob) -> tuple[str, ...]:
+        with self._named(spec):
+            outcomes = run_each(self._handle.session.sparkContext, spec.orders, TaskOfUpkeep(self._run_order))
+        return _all(spec, outcomes, len(spec.orders))
+
+    @contextmanager
+    def _named(self, spec: JobSpec | UpkeepJob) -> Iterator[None]:
+        """Name what runs within: its group, its description, its pool, its tag, its stage."""
+        context = self._handle.session.sparkContext
         context.setJobGroup(spec.group, spec.title, interruptOnCancel=True)
         context.setLocalProperty("spark.scheduler.pool", spec.pool)
         context.addJobTag(spec.tag)
-        work = TaskOfJob(spec, self._run_task)
         try:
             with call_site(context, spec.call_site):
-                outcomes = run_tasks(session, spec.subtasks, work, spec.secret, barrier=spec.exchange)
+                yield
         finally:
             context.removeJobTag(spec.tag)
-        if len(outcomes) != spec.subtasks:
-            message = f"job {spec.group}: expected {spec.subtasks} subtasks, found {len(outcomes)}"
-            raise SparkError(message)
+
+
+def _run(collect: Callable[[], tuple[str, ...]], on_done: Callable[[str | None, tuple[str, ...]], None]) -> None:
+    try:
+        outcomes = collect()
+    except PySparkException as error:
+        on_done(reason_of(error), ())
+    except Exception as error:  # noqa: BLE001 - py4j raises its own; whatever ended the job is its reason
+        on_done(reason_of(error), ())
+    else:
+        on_done(None, outcomes)
+
+
+def _all(spec: JobSpec | UpkeepJob, outcomes: tuple[str, ...], expected: int) -> tuple[str, ...]:
+    if len(outcomes) != expected:
+        message = f"job {spec.group}: expected {expected} subtasks, found {len(outcomes)}"
+        raise SparkError(message)
+    return outcomes

@@ -23,7 +23,7 @@ from pyspark.sql.utils import is_remote
 from lakeward.model.jobs import SubtaskPlace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
     from pyspark import SparkContext
@@ -50,6 +50,19 @@ class TaskOfJob:
         return self._run_task(SubtaskPlace(replace(self._spec, secret=secret), number, attempt))
 
 
+class TaskOfUpkeep:
+    """The work of each task of a job of upkeep; pickled by Spark itself, without what each task is given."""
+
+    def __init__(self, run_order: Callable[[bytes, int], str]) -> None:
+        """Keep what each task runs, importable by reference in the workers; it returns what it has done."""
+        self._run_order = run_order
+
+    def __call__(self, number: int, attempt: int, order: bytes) -> str:
+        """Run one task, see `Work`."""
+        del number
+        return self._run_order(order, attempt)
+
+
 def run_tasks(
     session: SparkSession, count: int, work: Work, given: bytes = b"", *, barrier: bool = False
 ) -> tuple[str, ...]:
@@ -72,7 +85,12 @@ def run_as_rdd(
     context: SparkContext, count: int, work: Work, given: bytes = b"", *, barrier: bool = False
 ) -> tuple[str, ...]:
     """Run a job over an RDD, see `run_tasks`."""
-    rdd = context.parallelize([given] * count, count)
+    return run_each(context, (given,) * count, work, barrier=barrier)
+
+
+def run_each(context: SparkContext, given: Sequence[bytes], work: Work, *, barrier: bool = False) -> tuple[str, ...]:
+    """Run a job over an RDD with a task for each of `given` (at least one), which goes to that task alone."""
+    rdd = context.parallelize(given, len(given))
     stage = rdd.barrier() if barrier else rdd
     return tuple(stage.mapPartitionsWithIndex(partial(_of_partition, work)).collect())
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from lakeward.model.jobs import JobSpec, SubtaskPlace
+from lakeward.model.jobs import JobSpec, SubtaskPlace, UpkeepJob, UpkeepJobEnd
+from lakeward.subtask.upkeep import do_upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +26,9 @@ class ThreadJobs:
         self._entry = entry
         self._attempts = attempts
         self.launched: list[JobSpec] = []
-        self.cancelled: list[JobSpec] = []
+        self.cancelled: list[JobSpec | UpkeepJob] = []
+        self.upkeep: list[UpkeepJob] = []
+        self.do_upkeep: Callable[[bytes, int], str] = do_upkeep
 
     @property
     def slots_there(self) -> int:
@@ -44,7 +47,20 @@ class ThreadJobs:
         """See `lakeward.ports.Jobs`; a test may say so by another class."""
         return None
 
-    def cancel(self, job: JobSpec) -> None:
+    def launch_upkeep(self, job: UpkeepJob, on_done: Callable[[UpkeepJobEnd], None]) -> None:
+        """See `lakeward.ports.Jobs`: one task after the other, each tried once."""
+        self.upkeep.append(job)
+        threading.Thread(target=self._run_upkeep, args=(job, on_done), name=job.tag, daemon=True).start()
+
+    def _run_upkeep(self, job: UpkeepJob, on_done: Callable[[UpkeepJobEnd], None]) -> None:
+        try:
+            outcomes = tuple(self.do_upkeep(order, 0) for order in job.orders)
+        except Exception as error:  # noqa: BLE001 - as of a subtask
+            on_done(UpkeepJobEnd(reason=f"{type(error).__name__}: {error}"))
+        else:
+            on_done(UpkeepJobEnd(outcomes))
+
+    def cancel(self, job: JobSpec | UpkeepJob) -> None:
         """See `lakeward.ports.Jobs`; threads cannot be killed: their link tells them."""
         self.cancelled.append(job)
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lakeward.model.events import Envelope
-    from lakeward.model.jobs import JobSpec
+    from lakeward.model.jobs import JobSpec, UpkeepJob, UpkeepJobEnd
 
 
 class IdleJobs:
@@ -21,14 +21,17 @@ class IdleJobs:
     def __init__(self) -> None:
         """Start with nothing asked."""
         self.launched: list[JobSpec] = []
-        self.cancelled: list[JobSpec] = []
+        self.cancelled: list[JobSpec | UpkeepJob] = []
 
     def launch(self, job: JobSpec, on_done: Callable[[str | None], None]) -> None:
         """See `Jobs`."""
         del on_done
         self.launched.append(job)
 
-    def cancel(self, job: JobSpec) -> None:
+    def launch_upkeep(self, job: UpkeepJob, on_done: Callable[[UpkeepJobEnd], None]) -> None:
+        """See `Jobs`."""
+
+    def cancel(self, job: JobSpec | UpkeepJob) -> None:
         """See `Jobs`."""
         self.cancelled.append(job)
 

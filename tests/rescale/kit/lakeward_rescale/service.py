@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.clock import SystemClock
 from lakeward.coordinator.effects.plan import Planning
-from lakeward.model.jobs import SubtaskPlace
+from lakeward.model.jobs import SubtaskPlace, UpkeepJobEnd
 from lakeward.observe.logs import setup_logs
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from lakeward.coordinator.rounds.round import Round
     from lakeward.model.checkpoints import CheckpointRef, LeaseCopy, PartFile, RoundSnapshot, SubtaskSnapshot
-    from lakeward.model.jobs import JobSpec
+    from lakeward.model.jobs import JobSpec, UpkeepJob
     from lakeward.ports import Clock
     from lakeward_rescale.scenario import Scenario
     from lakeward_rescale.zygote import Child
@@ -169,7 +169,11 @@ class ForkedJobs:
         """See `lakeward.ports.Jobs`."""
         threading.Thread(target=self._run, args=(job, on_done), daemon=True).start()
 
-    def cancel(self, job: JobSpec) -> None:
+    def launch_upkeep(self, job: UpkeepJob, on_done: Callable[[UpkeepJobEnd], None]) -> None:
+        """See `lakeward.ports.Jobs`; the lake of these tests has no upkeep of its own."""
+        on_done(UpkeepJobEnd(reason=f"{job.group}: not run here"))
+
+    def cancel(self, job: JobSpec | UpkeepJob) -> None:
         """See `lakeward.ports.Jobs`: their link tells them; those that do not hear it are killed."""
         timer = threading.Timer(_CANCEL_S, self._kill, args=(self._running.get(job.group, []),))
         timer.daemon = True
