@@ -22,6 +22,7 @@ from lakeward.coordinator.checkpoints.restorer import Restorer
 from lakeward.coordinator.commits.cleaner import Cleaner
 from lakeward.coordinator.commits.fence import CommitFence
 from lakeward.coordinator.commits.round_committer import RoundCommitter, commit_pauses
+from lakeward.coordinator.commits.upkeep import UpkeepCommitter
 from lakeward.coordinator.effects.clean import Cleaning
 from lakeward.coordinator.effects.commit import Committing
 from lakeward.coordinator.effects.executor import RoundExecutor
@@ -33,6 +34,7 @@ from lakeward.coordinator.effects.plan import Planning
 from lakeward.coordinator.effects.policy import RoundPolicy
 from lakeward.coordinator.effects.store import Storing
 from lakeward.coordinator.effects.upkeep import Upkeep
+from lakeward.coordinator.effects.upkeep_jobs import UpkeepJobs
 from lakeward.coordinator.effects.work import merged
 from lakeward.coordinator.leases.driver import LeaseDriver
 from lakeward.coordinator.rounds.mirroring import MIRROR, configured_tables
@@ -50,7 +52,7 @@ from lakeward.coordinator.service.server import SubtaskServer
 from lakeward.coordinator.service.service import Service
 from lakeward.coordinator.service.start import Start
 from lakeward.coordinator.service.start_order import started_ms
-from lakeward.coordinator.service.stop import Ending
+from lakeward.coordinator.service.stop import AfterCommits, Ending
 from lakeward.coordinator.service.turn import Controls, Turn
 from lakeward.coordinator.state.persistence import StatePersistence
 from lakeward.coordinator.state.state_writer import ServiceStateWriter
@@ -84,6 +86,7 @@ from lakeward.storage.round_journal import JournalStore
 from lakeward.storage.service_state import ServiceStateStore
 from lakeward.storage.small_files import SmallFiles
 from lakeward.subtask.run import run_task
+from lakeward.subtask.upkeep import run_upkeep
 from lakeward.threads import ThreadExecutor
 
 if TYPE_CHECKING:
@@ -284,6 +287,20 @@ class ServiceContainer(containers.DeclarativeContainer):
         restorer=restorer,
         settings=settings,
     )
+    upkeep_committer = providers.Singleton(
+        UpkeepCommitter, lake, components.provided.journals, cleaner, clock, settings.lake.upkeep_timeout_s
+    )
+    upkeep_jobs = providers.Singleton(
+        UpkeepJobs,
+        incarnation=incarnation,
+        clock=clock,
+        committer=upkeep_committer,
+        jobs=components.provided.jobs,
+        loop=loop,
+        locks=locks,
+        tables=tables,
+        settings=settings,
+    )
     lag = providers.Singleton(LagAfterCommit, source, clock, tables, settings.lake.commit_timeout_s)
     committer = providers.Singleton(
         RoundCommitter,
@@ -317,7 +334,7 @@ class ServiceContainer(containers.DeclarativeContainer):
         committer=committer,
         policy=policy,
     )
-    launching = providers.Singleton(Launching, components.provided.jobs, loop)
+    launching = providers.Singleton(Launching, components.provided.jobs, loop, upkeep_jobs)
     committing = providers.Singleton(
         Committing,
         clock=clock,
@@ -420,6 +437,7 @@ class ServiceContainer(containers.DeclarativeContainer):
             leases=leases,
             executor=executor,
             upkeep=upkeep,
+            upkeep_jobs=upkeep_jobs,
             housekeeping=housekeeping,
         ),
         ending=providers.Singleton(
@@ -427,8 +445,7 @@ class ServiceContainer(containers.DeclarativeContainer):
             components=components,
             options=options,
             executor=executor,
-            upkeep=upkeep,
-            lag=lag,
+            after_commits=providers.Singleton(AfterCommits, upkeep, upkeep_jobs, lag),
             leases=leases,
             protection=protection,
             persistence=persistence,
@@ -472,7 +489,7 @@ class Container(containers.DeclarativeContainer):
     starting_spark = providers.Singleton(_starting_spark, settings, resources)
     spark = providers.Singleton(_spark, starting_spark)
     tls = providers.Singleton(_tls, settings, spark)
-    jobs = providers.Singleton(SparkJobs, spark, providers.Object(run_task))
+    jobs = providers.Singleton(SparkJobs, spark, providers.Object(run_task), providers.Object(run_upkeep))
     state = providers.Singleton(ServiceStateWriter, states, incarnation, settings.lease.backend, clock)
     components = providers.Singleton(
         ServiceComponents,

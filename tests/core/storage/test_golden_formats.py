@@ -64,7 +64,7 @@ def test_the_golden_files_have_each_field_of_each_format() -> None:
     assert fields - written == set()
 
 
-@pytest.mark.parametrize("name", STORED)
+@pytest.mark.parametrize("name", [name for name in STORED if name != "journal-upkeep"])
 def test_a_value_is_read_that_7e3f9db_wrote(name: str) -> None:
     expected = old_report() if name == "status.json" else STORED[name].value
     assert STORED[name].decode((OLD / "values" / name).read_bytes()) == expected
@@ -98,7 +98,7 @@ def old_report() -> ServiceReport:
     assert table.round is not None
     assert table.round.exchange is not None
     exchange = replace(table.round.exchange, spill_places=(), spill_quota_bytes=0)
-    table = replace(table, round=replace(table.round, exchange=exchange, code=""), ended={})
+    table = replace(table, round=replace(table.round, exchange=exchange, code=""), ended={}, upkeep=None)
     return replace(REPORT, tables=(table,), lake_away=None)
 
 

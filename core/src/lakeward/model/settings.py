@@ -153,6 +153,14 @@ class LakeSettings(Options, frozen=True, kw_only=True):
     expire_every: Annotated[
         int, Meta(ge=1, description="Commits to one table between two expiries of old snapshots.")
     ] = 10
+    upkeep_timeout_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Seconds after which a job of upkeep, such as a compaction, is cancelled and tried again "
+            "later.",
+        ),
+    ] = 3600.0
     open_files: Annotated[
         int,
         Meta(

@@ -124,6 +124,27 @@ class RoundReport:
 
 
 @dataclass(frozen=True, slots=True)
+class UpkeepReport:
+    """The newest job of upkeep of a table, such as a compaction, running or over.
+
+    `state` is `running`, `committed`, `cancelled` or `failed`; the last two have a `reason`. `files` of `size_bytes`
+    in all are replaced, by `files_after` of `size_bytes_after` (0 before it is committed). Times are milliseconds since
+    1970.
+    """
+
+    what: str
+    state: str
+    tasks: int
+    files: int
+    size_bytes: int
+    started_ms: int
+    files_after: int = 0
+    size_bytes_after: int = 0
+    ended_ms: int | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TableCondition:
     """How a table is, for an operator: one status, its cause, what to do, and since when.
 
@@ -175,6 +196,8 @@ class TableReport:
     """Data and delete files of the lake table after its last round."""
     ended: dict[str, int] = field(default_factory=dict)
     """Its rounds that ended since the service started, by outcome."""
+    upkeep: UpkeepReport | None = None
+    """None where no job of upkeep was launched since the service started."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,11 +24,16 @@ VERSIONS = {_VERSION: 1}
 
 @dataclass(frozen=True, slots=True)
 class RoundJournal:
-    """The files that a round may have left. `commits` holds uuid and snapshot id of each commit that was tried.
+    """The files that a round or a job of upkeep may have left.
+
+    `commits` holds uuid and snapshot id of each commit that was tried.
 
     `base_snapshot` is the lake's head that the round started from, `base_commit` the newest commit with offsets
     then. `swept_ms`: when its files were deleted the first time, ms since 1970. `missing_ms`: when the lake table was
     first found missing after the source had dropped the table, ms since 1970.
+
+    Of a job of upkeep, `base_snapshot` is the head that its newest commit was built on, None if none was sent that may
+    still land, and `writes_until_ms` is when its tasks have ended for certain, ms since 1970.
     """
 
     round_id: RoundId
@@ -39,6 +44,7 @@ class RoundJournal:
     commits: tuple[tuple[str, int], ...] = ()
     swept_ms: int | None = None
     missing_ms: int | None = None
+    writes_until_ms: int | None = None
 
 
 class _Body(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -53,6 +59,7 @@ class _Body(msgspec.Struct, frozen=True, omit_defaults=True):
     commits: tuple[tuple[str, int], ...]
     swept_ms: int | None
     missing_ms: int | None = None
+    writes_until_ms: int | None = None
 
 
 _BODIES = msgspec.msgpack.Decoder(_Body)
@@ -116,6 +123,7 @@ def encode(journal: RoundJournal) -> bytes:
         journal.commits,
         journal.swept_ms,
         journal.missing_ms,
+        journal.writes_until_ms,
     )
     return pack(_VERSION, (msgspec.msgpack.encode(body),))
 
@@ -141,4 +149,5 @@ def decode(data: bytes, file: str) -> RoundJournal:
         body.commits,
         body.swept_ms,
         body.missing_ms,
+        body.writes_until_ms,
     )

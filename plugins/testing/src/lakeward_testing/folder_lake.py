@@ -11,7 +11,7 @@ import json
 import secrets
 import threading
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -27,6 +27,7 @@ from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.options import Options
 from lakeward.model.results import CommitIds, CommitOutcome, CommitRequest, LakeFile, LakeHead, OffsetCommit
 from lakeward.model.tables import CHANGE_COLUMN, Change, TableBucket, TablePath, TableSpec
+from lakeward.model.upkeep import UpkeepCommit, UpkeepOutcome, UpkeepPlan, UpkeepResult, UpkeepTask
 from lakeward.ports import PartitionedRows
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class FolderOptions(Options, frozen=True, kw_only=True):
     path: str = ""
     target_bytes: int = 0
     """A file is closed at this size, and at a checkpoint from half of it on; 0: at each checkpoint and never else."""
+    merge_from: int = 0
+    """So many files of a table are merged by upkeep; 0: none are."""
 
 
 class FolderLakePlugin:
@@ -53,7 +56,16 @@ class FolderLakePlugin:
 
     def open(self, options: FolderOptions, clock: Clock) -> FolderLake:
         """See Protocol."""
-        return FolderLake(Path(options.path), target_bytes=options.target_bytes)
+        return FolderLake(Path(options.path), target_bytes=options.target_bytes, merge_from=options.merge_from)
+
+    def upkeep(self, task: UpkeepTask, attempt: int, check: Callable[[], None]) -> UpkeepResult:
+        """See `lakeward.hooks.plugins.UpkeepLakePlugin`: the rows of some files, in their order, in one file."""
+        folder, files = json.loads(task.detail)
+        check()
+        batches = [batch for file in files for batch in pa.ipc.open_file(file).read_all().to_batches()]
+        written = write_file(Path(folder), f"{task.number}-{attempt}", batches)
+        check()
+        return UpkeepResult(task.number, 1, written.stat().st_size, str(written).encode())
 
     def writer(
         self, task: bytes, table: TableSpec, split: Split, attempt: int, progress: SplitProgress | None = None
@@ -139,7 +151,10 @@ def _transformed(field: PartitionField, value: Any) -> object:  # noqa: ANN401 -
 
 @dataclass
 class FolderLake:
-    """See `lakeward.ports.Lake`. `before_commit` runs between the fence check and the swap."""
+    """See `lakeward.ports.Lake` and `UpkeepLake`. `before_commit` runs between the fence check and the swap.
+
+    `at_upkeep` is called at each step of upkeep, with its name.
+    """
 
     root: Path
     name: str = "folder"
@@ -148,6 +163,8 @@ class FolderLake:
     after_commit: Callable[[CommitRequest], None] = lambda _: None
     expired: int = 0
     deleted: list[str] = field(default_factory=list)
+    merge_from: int = 0
+    at_upkeep: Callable[[str], None] = lambda _: None
 
     def open_table(self, table: TableSpec, incarnation: Incarnation) -> LakeHead:
         """See Protocol."""
@@ -232,8 +249,56 @@ class FolderLake:
         self.expired += 1
         return 0
 
+    def plan_upkeep(self, path: TablePath, upkeep_id: RoundId, most: int) -> UpkeepPlan | None:
+        """See `lakeward.ports.UpkeepLake`: files of one layout and partition are merged, in their order."""
+        self.at_upkeep("plan")
+        groups: dict[str, list[str]] = {}
+        with self._state(path) as state:
+            for file, detail in _live(state):
+                groups.setdefault(detail, []).append(file)
+        due = [files for files in groups.values() if self.merge_from and len(files) >= self.merge_from][:most]
+        folder = self.file_prefix(path, upkeep_id)
+        tasks = tuple(_merge_task(number, folder, files) for number, files in enumerate(due))
+        self.at_upkeep("planned")
+        return UpkeepPlan(path, upkeep_id, "compaction", tasks) if tasks else None
+
+    def commit_upkeep(self, commit: UpkeepCommit) -> UpkeepOutcome:
+        """See `lakeward.ports.UpkeepLake`."""
+        self.at_upkeep("commit")
+        merged = [
+            (json.loads(task.detail)[1], result.detail.decode())
+            for task, result in zip(commit.tasks, commit.results, strict=True)
+        ]
+        with self._state(commit.path) as state:
+            who = commit.upkeep_id
+            if state["table_id"] != who.table_id or _stamp(state) != who.incarnation:
+                message = f"{commit.path}: expected the stamp {who.incarnation}, found {_stamp(state)}"
+                raise FencedError(message)
+            if state["log"][-1]["id"] != commit.base_snapshot:
+                return UpkeepOutcome.CONFLICT
+            live = dict(_live(state))
+            if not all(file in live for files, _ in merged for file in files):
+                return UpkeepOutcome.VOID
+            entry: dict[str, Any] = {"id": commit.ids.snapshot_id, "replaces": {}, "details": {}}
+            for files, file in merged:
+                entry["replaces"] |= {files[0]: file, **dict.fromkeys(files[1:])}
+                entry["details"][file] = live[files[0]]
+            entry["files"] = [file for _, file in merged]
+            state["log"].append(entry)
+        self.at_upkeep("committed")
+        return UpkeepOutcome.LANDED
+
     def close(self) -> None:
         """See Protocol."""
+
+    def compact_elsewhere(self, path: TablePath) -> None:
+        """Merge all files of a table of one layout into one, as another engine would, which knows no stamps."""
+        with self._state(path) as state:
+            files = [file for file, _ in _live(state)]
+            batches = [batch for file in files for batch in pa.ipc.open_file(file).read_all().to_batches()]
+            merged = str(write_file(self.root / str(path) / "elsewhere", "merged", batches))
+            entry = {"id": secrets.randbits(60), "files": [merged]}
+            state["log"].append(entry | {"replaces": {files[0]: merged, **dict.fromkeys(files[1:])}})
 
     def commit_elsewhere(self, path: TablePath, offsets: Mapping[TableBucket, int] | str) -> int:
         """Commit offsets as another tiering service would, which knows neither stamps nor rounds; return the snapshot.
@@ -249,11 +314,7 @@ class FolderLake:
     def read(self, path: TablePath, key: str | None = None) -> list[dict[str, Any]]:
         """Return the table's rows; with `key`, folded to the last change of each key in each partition."""
         with self._state(path) as state:
-            files = [
-                (file, entry.get("details", {}).get(file, ""))
-                for entry in state["log"]
-                for file in entry.get("files", ())
-            ]
+            files = _live(state)
         rows = [(detail, row) for file, detail in files for row in pa.ipc.open_file(file).read_all().to_pylist()]
         if key is None:
             return [row for _, row in rows]
@@ -276,7 +337,7 @@ class FolderLake:
             commit = next((_commit(entry) for entry in reversed(log) if "offsets" in entry), None)
             own = next((_commit(entry) for entry in reversed(log) if "round" in entry), None)
             last = log[-1]["id"] if log else None
-            files = sum(len(entry.get("files", ())) for entry in log)
+            files = len(_live(state))
             return LakeHead(path, state["table_id"], str(self.root), last, _stamp(state), commit, own, files)
 
     def _file(self, path: TablePath) -> Path:
@@ -347,11 +408,7 @@ class FolderWriter:
     def _close_file(self) -> None:
         if not self._batches:
             return
-        self._folder.mkdir(parents=True, exist_ok=True)
-        file = self._folder / f"{self._stem}-{secrets.token_hex(4)}.arrow"
-        with pa.ipc.new_file(str(file), self._batches[0].schema) as out:
-            for batch in self._batches:
-                out.write_batch(batch)
+        file = write_file(self._folder, self._stem, self._batches)
         rows = sum(batch.num_rows for batch in self._batches)
         self._closed.append(LakeFile(str(file), "data", rows, file.stat().st_size, self._detail))
         self._batches.clear()
@@ -365,6 +422,34 @@ class FolderWriter:
     def timings_s(self) -> dict[str, float]:
         """See Protocol."""
         return {}
+
+
+def write_file(folder: Path, stem: str, batches: Sequence[pa.RecordBatch]) -> Path:
+    """Write a data file, whose name is new and begins with `stem`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{stem}-{secrets.token_hex(4)}.arrow"
+    with pa.ipc.new_file(str(file), batches[0].schema) as out:
+        for batch in batches:
+            out.write_batch(batch)
+    return file
+
+
+def _live(state: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the files that hold the table's rows, each with its detail, in the order of their rows."""
+    live: dict[str, str] = {}
+    for entry in state["log"]:
+        details = entry.get("details", {})
+        if (replaces := entry.get("replaces")) is None:
+            live |= {file: details.get(file, "") for file in entry.get("files", ())}
+            continue
+        places = [(replaces.get(file, file), detail) for file, detail in live.items()]
+        live = {file: details.get(file, detail) for file, detail in places if file is not None}
+    return list(live.items())
+
+
+def _merge_task(number: int, folder: str, files: Sequence[str]) -> UpkeepTask:
+    size = sum(Path(file).stat().st_size for file in files)
+    return UpkeepTask(number, len(files), size, json.dumps([folder, files]).encode())
 
 
 def _stamp(state: dict[str, Any]) -> Incarnation | None:

@@ -23,7 +23,7 @@ from lakeward.model.checkpoints import (
     SubtaskSnapshot,
 )
 from lakeward.model.exchange import ChannelState, ExchangeState, KeptRows, OpenRows, Segment, Side
-from lakeward.model.identity import Incarnation, RoundId
+from lakeward.model.identity import UPKEEP, Incarnation, RoundId
 from lakeward.model.results import LakeFile, WriteResult
 from lakeward.model.round_record import RoundRecord
 from lakeward.model.splits import LogSplit, SnapshotSplit
@@ -36,6 +36,7 @@ from lakeward.model.status import (
     SubtaskReport,
     TableCondition,
     TableReport,
+    UpkeepReport,
 )
 from lakeward.model.tables import TableBucket, TablePath
 from lakeward.observe import control, status_file
@@ -125,6 +126,9 @@ STATE = ServiceState(
 )
 JOURNAL = RoundJournal(
     RoundId(START, 7, 3, 1), PATH, 2**62, 2**61, "w/data/round", (("00ff", 17), ("01ff", 2**60)), MS, MS + 1
+)
+UPKEEP_JOURNAL = RoundJournal(
+    RoundId(START, 7, UPKEEP, 1), PATH, 2**62, None, "w/data/upkeep", (("02ff", 2**61),), MS, writes_until_ms=MS + 2
 )
 COMMITTED = CommitRecord(PATH, 7, 2**62, {PLAIN: 900, PARTITIONED: 4000}, MS, disregarded=17, accepted=True)
 RECORD = RoundRecord(
@@ -224,6 +228,7 @@ REPORT = ServiceReport(
             queue_position=1,
             lake_files=12,
             ended={"failed": 2},
+            upkeep=UpkeepReport("compaction", "failed", 2, 9, 9_900, MS + 7, 1, 5_000, MS + 8, "its executor died"),
         ),
     ),
     lease_id=f"{START}-1",
@@ -299,6 +304,9 @@ STORED = {
     "service.state-1": _state(STATE),
     "service.state-2": _state(replace(STATE, lease_backend="fluss", lease_state=b"\x00lease\xff")),
     "journal": StoredValue(JOURNAL, round_journal.encode, lambda data: round_journal.decode(data, "golden")),
+    "journal-upkeep": StoredValue(
+        UPKEEP_JOURNAL, round_journal.encode, lambda data: round_journal.decode(data, "golden")
+    ),
     "committed": StoredValue(COMMITTED, commit_records.encode, lambda data: commit_records.decode(data, "golden")),
     "_metadata-1": _metadata(METADATA),
     "_metadata-2": _metadata(WITH_LEASE),

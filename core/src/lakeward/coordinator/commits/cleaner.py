@@ -9,6 +9,8 @@ a commit is by its compare-and-swap. Hence these rules:
 * The prefix of a round is listed once more after the fence time if a task of it may still be alive: its process was
   killed, or its tasks were, for Spark says that a job has ended while some of its Python workers still run a moment.
 * The journals of a later start are ignored: its rounds are still writing.
+* The files of a job of upkeep are deleted by the same rules, but for two. Its commit can land no more once the head is
+  another one than it was built on. And its tasks, which hold no connection, may write until the time in its journal.
 
 If the lake reports that the table does not exist, that may be an outage, or a proxy's wrong answer. The journal stays,
 and its files are deleted when the table is back. If the source has dropped the table as well, no commit can reference
@@ -113,7 +115,7 @@ class Cleaner:
         """
         if may_write:
             self._may_write.add(round_id)
-        self._sweep_later(round_id, path)
+        self._sweep_at(round_id, path, self._clock.wall_ms() + self._fence_ms)
 
     def before_round(self, path: TablePath, newest: int | None) -> None:
         """Delete the files of this table's earlier rounds that no commit can reference any more.
@@ -122,7 +124,7 @@ class Cleaner:
         prefix whose files were deleted once is listed again after the fence time. `newest` is the snapshot id of the
         newest commit with offsets, read with the stamp; None where there is none.
         """
-        for journal in self._of(path):
+        for journal in self._rounds_of(path):
             if not journal.commits or journal.swept_ms is not None or self._is_decided(journal, newest):
                 self._sweep(journal)
 
@@ -159,7 +161,8 @@ class Cleaner:
         taken: set[tuple[TablePath, int]] = set()
         for round_id, _ in due:
             journal = self._journals.read(round_id)
-            if journal is None or (journal.commits and journal.swept_ms is None):
+            is_round = not round_id.is_upkeep
+            if journal is None or (is_round and journal.commits and journal.swept_ms is None):
                 self._forget(round_id)  # the table's next commit deletes files of a commit of unknown outcome
             elif journal.swept_ms is None:
                 self._sweep(journal)
@@ -202,7 +205,7 @@ class Cleaner:
         Rounds that started after that commit are left alone: they may have a commit of unknown outcome. `round_id` is
         the round that landed; `sweep_prefix` deletes its own journal.
         """
-        for journal in self._of(path):
+        for journal in self._rounds_of(path):
             if journal.round_id == round_id:
                 self._delete_tries(journal)
                 self._write_swept(replace(journal, swept_ms=self._clock.wall_ms()))
@@ -223,6 +226,27 @@ class Cleaner:
             self._delete(journal)
         else:  # a task may write, a checkpoint references some, or the lake is not reachable: they are swept again
             self._write_swept(replace(journal, swept_ms=self._clock.wall_ms()))
+
+    def before_upkeep(self, path: TablePath) -> None:
+        """Delete the files of this table's earlier jobs of upkeep, but for those that were deleted and may come again.
+
+        Those are looked for once their time has come.
+        """
+        now = self._clock.wall_ms()
+        for journal in self._of(path):
+            if journal.round_id.is_upkeep and (journal.swept_ms is None or now >= self._ends_ms(journal)):
+                self._sweep(journal)
+
+    def end_upkeep(self, upkeep_id: RoundId, path: TablePath) -> None:
+        """Note that no job of this id runs any more; what a task of it may still write is deleted later."""
+        self.end(upkeep_id)
+        self.watch(upkeep_id, path, may_write=True)
+
+    def discard_upkeep(self, upkeep_id: RoundId) -> None:
+        """Delete the files of a job of upkeep that has ended, unless its commit may still land."""
+        journal = self._journals.read(upkeep_id)
+        if journal is not None:
+            self._sweep(journal)
 
     def sweep_prefix(self, journal: RoundJournal, *, may_have_orphans: bool) -> None:
         """Clean up a round that has committed.
@@ -255,6 +279,9 @@ class Cleaner:
     def _of(self, path: TablePath) -> list[RoundJournal]:
         return [journal for journal in self._known() if journal.path == path]
 
+    def _rounds_of(self, path: TablePath) -> list[RoundJournal]:
+        return [journal for journal in self._of(path) if not journal.round_id.is_upkeep]
+
     def _known(self) -> list[RoundJournal]:
         """Return the journals of this start and earlier ones; a later start's tasks still run."""
         found = self._journals.list()
@@ -272,8 +299,8 @@ class Cleaner:
         if gone or (swept is not None and swept > now):  # the clock was set back: start its time again
             missing = now if gone and self._look(journal) is LakeTableState.MISSING else None
             self._write_swept(replace(journal, swept_ms=now, missing_ms=missing))
-        elif swept is not None and now - swept < self._fence_ms:
-            self._sweep_later(journal.round_id, journal.path, swept)
+        elif swept is not None and now < self._ends_ms(journal):
+            self._sweep_later(journal)
         elif swept is not None:
             if table not in taken:
                 self._take_over(*table)
@@ -291,12 +318,26 @@ class Cleaner:
         if found is LakeTableState.MISSING:
             self._sweep_missing(journal, is_gone)
             return
+        if found is LakeTableState.SAME and self._may_land(journal):
+            return
         all_deleted = found is LakeTableState.ANOTHER or self._delete_files(journal)
         if journal.swept_ms is None or journal.missing_ms is not None:
             journal = replace(journal, swept_ms=journal.swept_ms or now, missing_ms=None)
             self._write_swept(journal)
-        if all_deleted and (ended or now - (journal.swept_ms or now) >= self._fence_ms):
+        if all_deleted and (ended or now >= self._ends_ms(journal)):
             self._delete(journal)
+
+    def _may_land(self, journal: RoundJournal) -> bool:
+        """Return whether a commit of upkeep may still land: the head is the one that it was built on."""
+        if not journal.round_id.is_upkeep or journal.base_snapshot is None:
+            return False
+        head = self._lake.head(journal.path)
+        return head is not None and head.snapshot_id == journal.base_snapshot
+
+    def _ends_ms(self, journal: RoundJournal) -> int:
+        """Return when no task of a round or job writes any more, whose files were deleted once."""
+        swept_ms = self._clock.wall_ms() if journal.swept_ms is None else journal.swept_ms
+        return max(swept_ms + self._fence_ms, journal.writes_until_ms or 0)
 
     def _sweep_missing(self, journal: RoundJournal, is_gone: Callable[[TablePath, int], bool]) -> None:
         """Keep the journal of a table that is missing from the lake, until it is certain that the table is dropped."""
@@ -321,12 +362,14 @@ class Cleaner:
     def _write_swept(self, journal: RoundJournal) -> None:
         """Note when the files of a round were deleted first, and list its prefix again after the fence time."""
         self._journals.write(journal)
-        self._sweep_later(journal.round_id, journal.path, journal.swept_ms)
+        self._sweep_later(journal)
 
-    def _sweep_later(self, round_id: RoundId, path: TablePath, since_ms: int | None = None) -> None:
-        since_ms = self._clock.wall_ms() if since_ms is None else since_ms
+    def _sweep_later(self, journal: RoundJournal) -> None:
+        self._sweep_at(journal.round_id, journal.path, self._ends_ms(journal))
+
+    def _sweep_at(self, round_id: RoundId, path: TablePath, at_ms: int) -> None:
         with self._lock:
-            self._next_sweeps[round_id] = _NextSweep(path, since_ms + self._fence_ms, max(1000, self._fence_ms))
+            self._next_sweeps[round_id] = _NextSweep(path, at_ms, max(1000, self._fence_ms))
 
     def _delete(self, journal: RoundJournal) -> None:
         self._journals.delete(journal)

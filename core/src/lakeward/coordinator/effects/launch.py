@@ -10,6 +10,7 @@ from lakeward.coordinator.rounds.effects import StartLaunch, StopLaunch
 from lakeward.coordinator.rounds.round import LaunchGone
 
 if TYPE_CHECKING:
+    from lakeward.coordinator.effects.upkeep_jobs import UpkeepJobs
     from lakeward.coordinator.rounds.round import Round
     from lakeward.coordinator.workers.event_loop import EventLoop
     from lakeward.ports import Jobs
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
 class Launching:
     """Launches jobs; their ends come into the inbox, from any thread."""
 
-    def __init__(self, jobs: Jobs, loop: EventLoop) -> None:
+    def __init__(self, jobs: Jobs, loop: EventLoop, upkeep: UpkeepJobs) -> None:
         self._jobs = jobs
         self._loop = loop
+        self._upkeep = upkeep
 
     @property
     def handlers(self) -> Handlers:
@@ -31,6 +33,7 @@ class Launching:
         """Launch a job of a round; nothing is launched once a later start of the service has taken over."""
         if not self._loop.superseded_by:
             spec, loop = effect.spec, self._loop
+            self._upkeep.look()  # its jobs give way
             self._jobs.launch(spec, lambda reason: loop.put_from_thread(ForRound(one, LaunchGone(spec, reason))))
 
     def stop(self, _: Round, effect: StopLaunch) -> None:

@@ -192,6 +192,12 @@ class Round:
         """How many subtasks it has launched."""
         return 0 if self.job is None or self.job.launched is None else self.job.launched.subtasks
 
+    @property
+    def slots_wanted(self) -> int:
+        """How many subtasks it has launched; before the first launch, how many it could use."""
+        context = self.facts.context
+        return self.subtasks or (0 if context is None else len(context.enumeration.splits))
+
     def is_launch(self, job_attempt: int) -> bool:
         """Return whether a launch is the one under way."""
         launched = None if self.job is None else self.job.launched

@@ -178,6 +178,7 @@ class Reporter:
             queue_position=queue_position,
             lake_files=history.lake_files,
             never_tiered=started.facts.never_tiered if started is not None else history.never_tiered,
+            upkeep=table.upkeep_run.report,
         )
 
     def _wall_ms(self, moment: float) -> int:

@@ -90,7 +90,7 @@ class Service:
             elif self._loop.superseded_by:
                 await self._ending.superseded(self._tables.heartbeat)
             else:
-                await self._ending.in_order(self._life.stop_timeout_s)
+                await self._ending.in_order(self._life.stop_timeout_s, lambda: self._life.stop_requested)
             await self._ending.jobs()
         finally:
             leasing.cancel()
@@ -152,6 +152,7 @@ class Service:
 
     def _stop(self) -> None:
         self._life.state = "stopping"
+        self._ending.after_commits.jobs.stop()
         self._tables.request_stop(self._life.stop_timeout_s)
         self._reporter.report(force=True)  # a stop may end before the next report is due, and depends on none
 

@@ -12,10 +12,13 @@ from lakeward.coordinator.workers.calls import call
 from lakeward.errors import LakewardError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lakeward.coordinator.effects.executor import RoundExecutor
     from lakeward.coordinator.effects.lag import LagAfterCommit
     from lakeward.coordinator.effects.lease import LeaseProtection
     from lakeward.coordinator.effects.upkeep import Upkeep
+    from lakeward.coordinator.effects.upkeep_jobs import UpkeepJobs
     from lakeward.coordinator.leases.driver import LeaseDriver
     from lakeward.coordinator.service.components import ServiceComponents, ServiceOptions
     from lakeward.coordinator.state.persistence import StatePersistence
@@ -28,6 +31,37 @@ _LEAVE_S = 5.0
 _log = structlog.get_logger("lakeward.ending")
 
 
+@dataclass(frozen=True, eq=False)
+class AfterCommits:
+    """What goes on after commits, and delays no round. Used on the event loop only."""
+
+    upkeep: Upkeep
+    jobs: UpkeepJobs
+    lag: LagAfterCommit
+
+    @property
+    def busy(self) -> bool:
+        """True while any of it is under way."""
+        return self.upkeep.busy or self.jobs.busy or self.lag.busy
+
+    async def wait(self, clock: Clock, timeout_s: float) -> None:
+        """Wait for the upkeep and the figures of lag after the last commits, `timeout_s` seconds at the most.
+
+        The next start or commit does what is not done by then.
+        """
+        deadline = clock.now() + timeout_s
+        while self.busy and clock.now() < deadline:  # noqa: ASYNC110 - it ends on threads of its own
+            await asyncio.sleep(_TURN_S)
+
+    async def do_jobs(self, stop_requested: Callable[[], bool]) -> None:
+        """Do what upkeep is due, until the service is asked to stop."""
+        while not stop_requested():
+            self.jobs.tick()
+            if not self.jobs.has_work:
+                return
+            await asyncio.sleep(_TURN_S)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Ending:
     """Ends a service whose rounds have ended. Used on the event loop only."""
@@ -35,21 +69,27 @@ class Ending:
     components: ServiceComponents
     options: ServiceOptions
     executor: RoundExecutor
-    upkeep: Upkeep
-    lag: LagAfterCommit
+    after_commits: AfterCommits
     leases: LeaseDriver
     protection: LeaseProtection
     persistence: StatePersistence
 
-    async def in_order(self, timeout_s: float) -> None:
-        """End: the lease id is kept for the next start, unless the service is to leave nothing."""
-        await wait_for_upkeep(self.upkeep, self.lag, self.components.clock, timeout_s)
+    async def in_order(self, timeout_s: float, stop_requested: Callable[[], bool]) -> None:
+        """End: the lease id is kept for the next start, unless the service is to leave nothing.
+
+        A service that was not asked to stop (`run --once`) does first what upkeep is due.
+        """
+        await self.after_commits.wait(self.components.clock, timeout_s)
+        await self.after_commits.do_jobs(stop_requested)
+        self.after_commits.jobs.stop()
+        await self.after_commits.wait(self.components.clock, timeout_s)
         self.protection.stop(final=self.options.final)
         await wait_for_lease(self.leases, self.protection.stopped, self.options.settings.lease.call_timeout_s)
         await self.persistence.try_write()
 
     async def superseded(self, heartbeat: asyncio.Task[None] | None) -> None:
         """End after a later start has taken over: drop the lease id that it does not know, and nothing else."""
+        self.after_commits.jobs.cancel_all()
         if heartbeat is not None:
             await asyncio.wait({heartbeat}, timeout=self.options.heartbeat_call_timeout_s)
         timeout_s = self.options.settings.lease.call_timeout_s
@@ -65,6 +105,7 @@ class Ending:
     def cancel_jobs(self) -> None:
         """Cancel what runs all the same."""
         self.executor.cancel_all()
+        self.after_commits.jobs.cancel_all()
 
 
 async def wait_for_lease(leases: LeaseDriver, stopped: asyncio.Event, timeout_s: float) -> None:
@@ -79,16 +120,6 @@ async def wait_for_lease(leases: LeaseDriver, stopped: asyncio.Event, timeout_s:
                 await asyncio.sleep(_TURN_S)
     except TimeoutError:
         _log.warning("the lease's last calls have no answer; the next start goes on with them")
-
-
-async def wait_for_upkeep(upkeep: Upkeep, lag: LagAfterCommit, clock: Clock, timeout_s: float) -> None:
-    """Wait for the upkeep and the figures of lag after the last commits, `timeout_s` seconds at the most.
-
-    The next start or commit does what is not done by then.
-    """
-    deadline = clock.now() + timeout_s
-    while (upkeep.busy or lag.busy) and clock.now() < deadline:  # noqa: ASYNC110 - as above
-        await asyncio.sleep(_TURN_S)
 
 
 async def drop_own_lease(

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from lakeward.coordinator.effects.executor import RoundExecutor
     from lakeward.coordinator.effects.lease import LeaseProtection
     from lakeward.coordinator.effects.upkeep import Upkeep
+    from lakeward.coordinator.effects.upkeep_jobs import UpkeepJobs
     from lakeward.coordinator.leases.driver import LeaseDriver
     from lakeward.coordinator.service.all_tables import AllTables
     from lakeward.coordinator.service.components import ServiceOptions
@@ -55,6 +56,7 @@ class Turn:
     leases: LeaseDriver
     executor: RoundExecutor
     upkeep: Upkeep
+    upkeep_jobs: UpkeepJobs
     housekeeping: Housekeeping
 
     def take(self) -> None:
@@ -67,4 +69,5 @@ class Turn:
         self.leases.tick()
         self.executor.tick()
         self.upkeep.tick()
+        self.upkeep_jobs.tick()
         self.housekeeping.tick()

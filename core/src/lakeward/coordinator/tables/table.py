@@ -10,7 +10,10 @@ from lakeward.coordinator.tables.history import History
 if TYPE_CHECKING:
     from lakeward.coordinator.rounds.round import Round
     from lakeward.model.identity import RoundId
+    from lakeward.model.jobs import UpkeepJob
+    from lakeward.model.status import UpkeepReport
     from lakeward.model.tables import KvSnapshot, TablePath
+    from lakeward.model.upkeep import UpkeepPlan, UpkeepResult
 
 
 @dataclass(slots=True)
@@ -28,6 +31,21 @@ class UpkeepDue:
 
 
 @dataclass(slots=True)
+class UpkeepRun:
+    """The upkeep of a table that is under way, and the newest one that was launched."""
+
+    asked: bool = False
+    """Whether it has become due since this start."""
+    commits_seen: int = 0
+    """Of the table's commits, so many were there when it became due last."""
+    plan: UpkeepPlan | None = None
+    job: UpkeepJob | None = None
+    """None where none runs."""
+    results: tuple[UpkeepResult, ...] = ()
+    report: UpkeepReport | None = None
+
+
+@dataclass(slots=True)
 class Table:
     """One table, from its first round since this start until the source has dropped it."""
 
@@ -38,9 +56,12 @@ class Table:
     """The one in progress."""
     ended: list[Round] = field(default_factory=list)
     """Rounds that have ended while tasks of them still run, or their files are being deleted."""
+    opened: bool = False
+    """Whether a round of this start has opened it, and is over."""
     commits: int = 0
     """Of this start."""
     upkeep: UpkeepDue | None = None
+    upkeep_run: UpkeepRun = field(default_factory=UpkeepRun)
     newest_round: int = 0
     """Number of its newest round: the checkpoints are that one's."""
     _checkpoint: tuple[int, int] = (0, 0)
@@ -55,6 +76,7 @@ class Table:
         ended, self.round = self.round, None
         if ended is not None:
             self.ended.append(ended)
+            self.opened = self.opened or ended.facts.context is not None
             if ended.job is not None:
                 self._checkpoint = (ended.facts.assignment.epoch, ended.job.checkpoints.latest)
         return ended

@@ -86,6 +86,11 @@ class Tables:
         """Return how many subtasks all other rounds in progress have launched."""
         return sum(one.subtasks for one in self.rounds if one is not besides)
 
+    @property
+    def slots_wanted(self) -> int:
+        """How many slots all rounds in progress have, or are about to ask for."""
+        return sum(one.slots_wanted for one in self.rounds)
+
     def find_launch(self, round_name: str, job_attempt: int) -> Round | None:
         """Return the round of a launch, in progress or ended, if that launch is the one under way."""
         for one in (*self.rounds, *self.ended):

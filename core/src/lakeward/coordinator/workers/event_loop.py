@@ -48,8 +48,12 @@ class EventLoop:
 
     def put_from_thread(self, item: object) -> None:
         """Put something into the inbox, from any thread; it is lost if the loop is closed."""
+        self.call_from_thread(lambda: self.put(item))
+
+    def call_from_thread(self, callback: Callable[[], None]) -> None:
+        """Have something called on the loop, from any thread; never if the loop is closed."""
         try:
-            self.running.call_soon_threadsafe(self.put, item)
+            self.running.call_soon_threadsafe(callback)
         except RuntimeError:
             # The loop is closed: the service has ended, so nothing waits for this.
             return

@@ -1,0 +1,138 @@
+"""Plans and commits upkeep of lake tables, with a journal for each job, so that a driver may die at any step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import structlog
+
+from lakeward.errors import FencedError, LakeError, LakewardError
+from lakeward.model.upkeep import UpkeepCommit, UpkeepOutcome
+from lakeward.ports import UpkeepLake
+from lakeward.storage.round_journal import RoundJournal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakeward.coordinator.commits.cleaner import Cleaner
+    from lakeward.model.identity import RoundId
+    from lakeward.model.results import LakeHead
+    from lakeward.model.tables import TablePath
+    from lakeward.model.upkeep import UpkeepPlan, UpkeepResult
+    from lakeward.ports import Clock, Lake
+    from lakeward.storage.round_journal import JournalStore
+
+_TRIES = 10
+"""How often a commit is built anew because another snapshot came first."""
+_log = structlog.get_logger("lakeward.upkeep")
+
+
+class UpkeepCommitter:
+    """Plans and commits upkeep. Blocking; one call per table at a time."""
+
+    def __init__(self, lake: Lake, journals: JournalStore, cleaner: Cleaner, clock: Clock, limit_s: float) -> None:
+        """Keep the parts; tasks get `limit_s` seconds."""
+        self._lake = lake
+        self._upkeep: UpkeepLake | None = lake if isinstance(lake, UpkeepLake) else None
+        self._journals = journals
+        self._cleaner = cleaner
+        self._clock = clock
+        self._limit_s = limit_s
+
+    @property
+    def offered(self) -> bool:
+        """Whether the lake offers upkeep."""
+        return self._upkeep is not None
+
+    def begin(self, plan: UpkeepPlan) -> None:
+        """Keep the files of a plan: its job is launched. Does not block."""
+        self._cleaner.begin(plan.upkeep_id)
+
+    def end(self, plan: UpkeepPlan) -> None:
+        """Note that the job of a plan has ended, and that nothing of it will be committed any more. Does not block."""
+        self._cleaner.end_upkeep(plan.upkeep_id, plan.path)
+
+    def plan(self, path: TablePath, upkeep_id: RoundId, most: int) -> UpkeepPlan | None:
+        """Delete what earlier jobs of the table have left, plan what is due, and write its journal.
+
+        None where nothing is due, or the table is not this start's: no stamp of it is there, or another table is.
+
+        Raises:
+            LakewardError: the lake or the store refused.
+        """
+        head = self._lake.head(path)
+        if self._upkeep is None or head is None or not _is_ours(head, upkeep_id):
+            return None
+        self._cleaner.before_upkeep(path)
+        plan = self._upkeep.plan_upkeep(path, upkeep_id, most)
+        if plan is None or not plan.tasks:
+            return None
+        # A try of a task stops by itself after its limit, and the driver launches none after that of the job.
+        until_ms = self._clock.wall_ms() + int(2000 * self._limit_s)
+        prefix = self._lake.file_prefix(path, upkeep_id)
+        self._journals.write(RoundJournal(upkeep_id, path, None, None, prefix, writes_until_ms=until_ms))
+        return plan
+
+    def commit(self, plan: UpkeepPlan, results: Sequence[UpkeepResult]) -> bool:
+        """Commit what tasks have done, on the head as it is; False where that cannot be, and nothing may land.
+
+        Raises:
+            FencedError: a later start has taken over the table, or it is another one.
+            OutcomeUnknownError: it may have landed, or may yet.
+            LakewardError: the lake or the store refused.
+        """
+        path, upkeep_id, upkeep = plan.path, plan.upkeep_id, self._upkeep
+        journal = self._journals.read(upkeep_id)
+        if journal is None or upkeep is None:
+            message = f"{path}: the journal of upkeep {upkeep_id} is gone"
+            raise LakeError(message)
+        planned = {task.number: task for task in plan.tasks}
+        tasks = tuple(planned[one.number] for one in results)
+        outcome = UpkeepOutcome.CONFLICT
+        for _ in range(_TRIES):
+            base, ids = self._head(plan).snapshot_id, self._lake.new_ids(path)
+            journal = replace(journal, base_snapshot=base, commits=(*journal.commits, (ids.uuid, ids.snapshot_id)))
+            self._journals.write(journal)
+            outcome = upkeep.commit_upkeep(UpkeepCommit(path, upkeep_id, ids, base, tasks, tuple(results)))
+            if outcome is not UpkeepOutcome.CONFLICT:
+                break
+        journal = replace(journal, base_snapshot=None)
+        self._journals.write(journal)
+        if outcome is UpkeepOutcome.LANDED:
+            self._clean_up(journal, tried_again=any(one.attempt for one in results))
+        return outcome is UpkeepOutcome.LANDED
+
+    def discard(self, plan: UpkeepPlan) -> None:
+        """Delete what the tasks of a plan have written that is in no snapshot.
+
+        Raises:
+            LakewardError: the lake or the store refused; it is done later.
+        """
+        self._cleaner.discard_upkeep(plan.upkeep_id)
+
+    def _clean_up(self, journal: RoundJournal, *, tried_again: bool) -> None:
+        """Delete what tries of tasks and commits have left that do not count.
+
+        `tried_again`: an earlier try of a task may still write.
+        """
+        if tried_again:
+            self._cleaner.end_upkeep(journal.round_id, journal.path)
+        else:
+            self._cleaner.end(journal.round_id)
+        try:
+            self._cleaner.sweep_prefix(journal, may_have_orphans=True)
+        except LakewardError as error:  # the commit has landed; the rest is deleted later
+            _log.warning("left-over files stay for now", upkeep=str(journal.round_id), reason=str(error))
+
+    def _head(self, plan: UpkeepPlan) -> LakeHead:
+        head = self._lake.head(plan.path)
+        if head is None or not _is_ours(head, plan.upkeep_id):
+            stamp = None if head is None else head.stamp
+            message = f"{plan.path}: expected the stamp {plan.upkeep_id.incarnation} on the head, found {stamp}"
+            raise FencedError(message, "" if stamp is None else str(stamp))
+        return head
+
+
+def _is_ours(head: LakeHead, upkeep_id: RoundId) -> bool:
+    return (head.table_id, head.stamp) == (upkeep_id.table_id, upkeep_id.incarnation)
