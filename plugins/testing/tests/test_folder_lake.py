@@ -13,6 +13,7 @@ from lakeward_testing.folder_lake import FolderLake, FolderLakePlugin, FolderOpt
 from lakeward_testing.lake_partitions import LakePartitionConformance
 from lakeward_testing.lake_resume import LakeResumeConformance
 from lakeward_testing.lake_tables import COLUMNS
+from lakeward_testing.lake_upkeep import LakeUpkeepConformance
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 
-class TestFolderLake(LakeResumeConformance, LakePartitionConformance):
+class TestFolderLake(LakeResumeConformance, LakePartitionConformance, LakeUpkeepConformance):
     __test__ = True
 
     @pytest.fixture
@@ -33,6 +34,10 @@ class TestFolderLake(LakeResumeConformance, LakePartitionConformance):
     @pytest.fixture
     def with_target(self, tmp_path: Path) -> Callable[[int], FolderOptions]:
         return lambda target_bytes: FolderOptions(path=str(tmp_path), target_bytes=target_bytes)
+
+    @pytest.fixture
+    def options(self, tmp_path: Path) -> FolderOptions:
+        return FolderOptions(path=str(tmp_path), merge_from=3)
 
     @pytest.fixture
     def read_table(self, tmp_path: Path) -> Callable[[TablePath], pa.Table]:

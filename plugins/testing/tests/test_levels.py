@@ -11,6 +11,7 @@ import pytest
 
 from lakeward_testing.lake_conformance import LakeConformance
 from lakeward_testing.lake_partitions import LakePartitionConformance
+from lakeward_testing.lake_upkeep import LakeUpkeepConformance
 from lakeward_testing.lease_conformance import LeaseBackendConformance
 from lakeward_testing.levels import LEVELS, Conformance, level_of
 from lakeward_testing.source_conformance import SourceConformance
@@ -75,7 +76,14 @@ def test_a_level_that_there_is_not_names_those_that_are_known(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     "suite",
-    [LeaseBackendConformance, LeaseWrapperConformance, LakeConformance, LakePartitionConformance, SourceConformance],
+    [
+        LeaseBackendConformance,
+        LeaseWrapperConformance,
+        LakeConformance,
+        LakePartitionConformance,
+        LakeUpkeepConformance,
+        SourceConformance,
+    ],
 )
 def test_each_suite_has_tests_of_each_level(suite: type[Conformance]) -> None:
     tests = [test for name, test in inspect.getmembers(suite, inspect.isfunction) if name.startswith("test_")]

@@ -18,6 +18,7 @@ SUITES = (
     "lake_partitions",
     "lake_resume",
     "lake_tables",
+    "lake_upkeep",
     "lease_conformance",
     "levels",
     "source_conformance",

@@ -18,6 +18,7 @@ if "pytest" in sys.modules:  # fakes are also used without it
                 "lake_partitions",
                 "lake_resume",
                 "lake_tables",
+                "lake_upkeep",
                 "lease_conformance",
                 "source_conformance",
                 "source_reading",
