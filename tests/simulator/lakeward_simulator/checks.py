@@ -151,6 +151,28 @@ class Checks:
             for wrong in wrong_in_lake(self._world, table, source, source.route):
                 self.fail(f"{request.path}: {wrong}")
 
+    def merged(self, table: LakeTable) -> None:
+        """Files of a table were merged: it holds the rows that it held before."""
+        newest = table.newest
+        if newest is None or newest.request is None:
+            return
+        rows = self._rows(table)
+        source = self._world.source.every[table.table_id]
+        for bucket in source.logs:
+            self._bucket(source, bucket, rows.get(bucket, []), newest.request.offsets.get(bucket))
+
+    def launching_upkeep(self, loop: SimLoop, tasks: int) -> None:
+        """A job of upkeep is being launched: by a start that knows of no successor, in slots that no round has."""
+        who = self._world.coordinator_of(loop)
+        if who is None:
+            return
+        if who.is_overtaken:
+            self.fail(f"{loop.name}: launches upkeep, and knows that it is overtaken")
+        running = sum(one.occupied for one in who.jobs.upkeep)
+        launched = sum(one.subtasks for one in who.tables.rounds)
+        if launched + running + tasks > max(who.jobs.slots, who.jobs.most_slots):
+            self.fail(f"{loop.name}: {tasks} tasks of upkeep beside {launched} of rounds and {running} of other upkeep")
+
     def _wrongly_divided(
         self, source: SimTable, table: LakeTable, rows: Mapping[TableBucket, Iterable[Row]]
     ) -> Iterable[str]:
@@ -361,8 +383,11 @@ class Checks:
                 if file.path in seen:
                     self.fail(f"a file is committed twice: {file.path}")
                 seen.add(file.path)
-                for row in self._world.lake.files.get(file.path, ()):
-                    rows.setdefault(row.bucket, []).append(row)
+        for path in table.live():
+            if path not in self._world.lake.files:
+                self.fail(f"a snapshot names a file that is not there: {path}")
+            for row in self._world.lake.files.get(path, ()):
+                rows.setdefault(row.bucket, []).append(row)
         return rows
 
     def _bucket(self, source: SimTable, bucket: TableBucket, rows: list[Row], end: int | None) -> None:

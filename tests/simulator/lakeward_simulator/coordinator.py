@@ -447,7 +447,7 @@ _SETTINGS = Settings(
         stop_timeout_s=30.0,
     ),
     source=SourceSettings(type="sim", heartbeat_timeout_s=HEARTBEAT_S),
-    lake=LakeSettings(type="sim", commit_timeout_s=5.0, expire_every=2),
+    lake=LakeSettings(type="sim", commit_timeout_s=5.0, expire_every=2, upkeep_timeout_s=10.0),
     lease=LeaseSettings(call_timeout_s=6.0),
     checkpoint=CheckpointSettings(
         root="sim:/state", interval_s=2.0, timeout_s=8.0, pause_s=0.3, tolerated=3, retained=2

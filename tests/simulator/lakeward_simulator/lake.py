@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from lakeward.ports import SourceBatch
     from lakeward_simulator.world import World
 
-_READ = ("slow", "fails")
-_COMMIT = ("slow", "fails", "unknown", "conflict")
+READ = ("slow", "fails")
+COMMIT = ("slow", "fails", "unknown", "conflict")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,8 @@ class Snapshot:
     number: int
     stamp: Incarnation | None
     request: CommitRequest | None = None
+    merged: tuple[tuple[tuple[str, ...], str], ...] = ()
+    """Of a compaction: files, and the file that has their rows now."""
 
 
 @dataclass(slots=True)
@@ -58,7 +60,18 @@ class LakeTable:
     def named(self) -> set[str]:
         """Return the paths of all files that its snapshots name, manifests included."""
         commits = [one.request for one in self.log if one.request is not None]
-        return {file for request in commits for file in named_by(self, request)}
+        merged = {path for one in self.log for _, path in one.merged}
+        return merged.union(file for request in commits for file in named_by(self, request))
+
+    def live(self) -> list[str]:
+        """Return the files that hold its rows, in the order of their rows."""
+        live: dict[str, None] = {}
+        for one in self.log:
+            if one.request is not None:
+                live |= dict.fromkeys(file.path for file in one.request.files)
+            for files, path in one.merged:
+                live = dict.fromkeys(path if file in files else file for file in live)
+        return [*live]
 
 
 @dataclass(eq=False, slots=True)
@@ -94,7 +107,7 @@ class SimLake:
     def open_table(self, table: TableSpec, incarnation: Incarnation) -> LakeHead:
         """See Protocol."""
         self._world.checks.opening(table.path, incarnation)
-        self._call("open table", _READ, table.table_id)
+        self._call("open table", READ, table.table_id)
         found = self.tables.get(table.path)
         if found is not None:
             _refuse_overtaken(found, table.path, incarnation)
@@ -115,12 +128,12 @@ class SimLake:
     def head(self, path: TablePath) -> LakeHead | None:
         """See Protocol."""
         found = self.tables.get(path)
-        self._call("head", _READ, None if found is None else found.table_id)
+        self._call("head", READ, None if found is None else found.table_id)
         return self._head(path) if path in self.tables else None
 
     def stamp(self, path: TablePath, incarnation: Incarnation) -> LakeHead:
         """See Protocol."""
-        self._call("stamp", _READ, self.tables[path].table_id)
+        self._call("stamp", READ, self.tables[path].table_id)
         table = self.tables[path]
         _refuse_overtaken(table, path, incarnation)
         if table.stamp != incarnation:
@@ -145,7 +158,7 @@ class SimLake:
         if on_its_way is not None:
             self.sent.append(on_its_way)
         try:
-            how = self._call("commit", _COMMIT, request.table_id)
+            how = self._call("commit", COMMIT, request.table_id)
         finally:
             if on_its_way is not None:
                 self.sent.remove(on_its_way)
@@ -168,17 +181,17 @@ class SimLake:
                 late = _Late(table, request, size, 0)
                 self._late.append(late)
                 self._world.scheduler.after(chance * 20, partial(self._land_late, late))
-            self._unknown(request)
+            self._unknown(request.path)
         if not self._land(table, request, size):
             return CommitOutcome.CONFLICT
         if how == "unknown":
-            self._unknown(request)
+            self._unknown(request.path)
         return CommitOutcome.LANDED
 
     def find(self, path: TablePath, round_id: RoundId, step: int) -> int | None:
         """See Protocol."""
         self._world.checks.looking_for(path, round_id, step)
-        self._call("find", _READ, round_id.table_id)
+        self._call("find", READ, round_id.table_id)
         table = self.tables.get(path)
         commits = (one.request for one in table.log if one.request is not None) if table else ()
         return next((r.ids.snapshot_id for r in commits if (r.round_id, r.step) == (round_id, step)), None)
@@ -189,7 +202,7 @@ class SimLake:
 
     def list_prefix(self, path: TablePath, prefix: str) -> tuple[str, ...]:
         """See Protocol."""
-        self._call("list", _READ, self._id(path))
+        self._call("list", READ, self._id(path))
         return tuple(sorted(file for file in self.files if file.startswith(prefix)))
 
     def commit_leftovers(self, path: TablePath, ids: CommitIds) -> tuple[str, ...]:
@@ -199,7 +212,7 @@ class SimLake:
 
     def referenced(self, path: TablePath, files: Collection[str]) -> frozenset[str]:
         """See Protocol."""
-        self._call("referenced", _READ, self._id(path))
+        self._call("referenced", READ, self._id(path))
         table = self.tables.get(path)
         return frozenset(files) & (table.named() if table is not None else set())
 
@@ -250,8 +263,9 @@ class SimLake:
     def _id(self, path: TablePath) -> int | None:
         return self.tables[path].table_id if path in self.tables else None
 
-    def _unknown(self, request: CommitRequest) -> None:
-        message = f"{request.path}: no answer to the commit"
+    @staticmethod
+    def _unknown(path: TablePath) -> None:
+        message = f"{path}: no answer to the commit"
         raise OutcomeUnknownError(message)
 
     def may_land(self) -> Iterator[tuple[LakeTable, CommitRequest]]:

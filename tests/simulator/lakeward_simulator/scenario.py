@@ -18,6 +18,7 @@ from lakeward_simulator.partitions import ROUTES
 from lakeward_simulator.rescaling import Division
 from lakeward_simulator.scheduler import FENCE_S, RunawayError
 from lakeward_simulator.themes import bucket_faults, exchange_faults, faults, recovery_faults
+from lakeward_simulator.upkeep import UpkeptLake
 from lakeward_simulator.world import World
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ _NEVER_RESCALED = frozenset({
     2026112302103, 2026112302516, 2026112402044, 2026112426851, 2026112446387, 2026112477855,
 })  # fmt: skip
 """As `_NEVER_PARTITIONED`."""
+_UPKEPT = 1 / 6
+"""Share of the runs whose lake has upkeep by jobs of its own; tables with a partitioning of the lake's have none."""
 _FAULTS_S = 26.0
 """Until then faults may strike."""
 _QUIET_S = 8.0
@@ -80,7 +83,9 @@ def run_seed(seed: int, *, story: bool = False, aim: tuple[str, str] | None = No
         How it ended.
     """
     chance = Random(seed * 7919 + 1)  # noqa: S311 - a replay, not a secret
-    world = World(seed, Faults(faults(chance, aim), amid=chance.choice((0.0, 0.5, 1.0))), story=story)
+    drawn = Faults(faults(chance, aim), amid=chance.choice((0.0, 0.5, 1.0)))
+    upkept = aim is None and seed not in _NEVER_RESCALED and Random(seed * 7919 + 6).random() < _UPKEPT  # noqa: S311 - as above
+    world = World(seed, drawn, story=story, upkept=upkept)
     world.on_fault = partial(strikes.strike, world)
     world.slots = chance.randint(1, 4)  # one of them is kept free for another round
     world.target_rows = chance.choice((2, 4, 8))
@@ -222,7 +227,8 @@ def _partition(world: World, chance: Random, aim: tuple[str, str] | None) -> Non
     """
     tables, recovering = world.partitioned, aim is not None and (aim[1] == "recover" or aim[0] in {*DISK, *ROWS})
     exchanged = recovering or (aim is not None and aim[0] in EXCHANGE)
-    drawn = chance.random() < _PARTITIONED and world.seed not in _NEVER_PARTITIONED
+    upkept = isinstance(world.lake, UpkeptLake)
+    drawn = chance.random() < _PARTITIONED and world.seed not in _NEVER_PARTITIONED and not upkept
     if not drawn and not exchanged:
         return
     kinds = ("append", "keyed") if exchanged else ("append", "append", "keyed", "keyed", "moving")

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from lakeward.model.jobs import SubtaskPlace
 from lakeward_simulator.subtask import SimTask
+from lakeward_simulator.upkeep import SimUpkeepJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakeward.model.jobs import JobSpec
+    from lakeward.model.jobs import JobSpec, UpkeepJob, UpkeepJobEnd
     from lakeward_simulator.loop import SimLoop
     from lakeward_simulator.world import World
 
@@ -169,9 +170,17 @@ class SimJobs:
         self.world = world
         self.loop = loop
         self.slots = self.slots_there = slots
+        self.most_slots = 0
+        """The most that a rescaling has left: they may not have been counted anew."""
         self.limited = False
         """Whether no more tasks run at once than `slots_there`."""
         self.jobs: list[SimJob] = []
+        self.upkeep: list[SimUpkeepJob] = []
+
+    @property
+    def every(self) -> tuple[SimJob | SimUpkeepJob, ...]:
+        """All jobs, those of upkeep among them."""
+        return (*self.jobs, *self.upkeep)
 
     def gone(self) -> str | None:
         """See `lakeward.ports.Jobs`; here the JVM goes with its driver."""
@@ -179,7 +188,7 @@ class SimJobs:
 
     def has_room(self, count: int) -> bool:
         """Return whether so many slots are free."""
-        return not self.limited or sum(one.occupied for one in self.jobs) + count <= self.slots_there
+        return not self.limited or sum(one.occupied for one in self.every) + count <= self.slots_there
 
     def launch(self, job: JobSpec, on_done: Callable[[str | None], None]) -> None:
         """See Protocol."""
@@ -187,12 +196,23 @@ class SimJobs:
         self.jobs = [one for one in self.jobs if not one.ended]
         self.jobs.append(SimJob(self, job, on_done))
 
-    def cancel(self, job: JobSpec) -> None:
+    def launch_upkeep(self, job: UpkeepJob, on_done: Callable[[UpkeepJobEnd], None]) -> None:
         """See Protocol."""
-        for one in self.jobs:
+        self.world.checks.launching_upkeep(self.loop, len(job.orders))
+        self.upkeep = [one for one in self.upkeep if not one.ended]
+        self.upkeep.append(SimUpkeepJob(self.world, self.loop, job, on_done))
+
+    def cancel(self, job: JobSpec | UpkeepJob) -> None:
+        """See Protocol."""
+        for one in self.every:
             if one.spec is job:
                 scheduler = self.world.scheduler
                 scheduler.after(scheduler.random.random() * _START_S, partial(one.end, "cancelled"))
+
+    def lose_upkeep(self) -> bool:
+        """Lose a task of each job of upkeep; return whether there was any."""
+        lost = [one.lose_task() for one in self.upkeep]
+        return any(lost)
 
     def let_die(self, task: SimTask) -> None:
         """Kill a task that the driver has given up: at once, or when its executor gets to know of it."""
@@ -210,6 +230,8 @@ class SimJobs:
 
     def die(self) -> None:
         """The application is gone; its executors notice that one by one."""
+        for upkeep in self.upkeep:
+            upkeep.die()
         for job in self.jobs:
             for task in [] if job.ended else job.tasks.values():
                 task.outlives = True

@@ -38,6 +38,8 @@ def strike(world: World, kind: str, who: Coordinator) -> bool:
 
 
 def _subtask_crash(world: World, who: Coordinator) -> bool:
+    if who.jobs.lose_upkeep():
+        return True
     living = [(job, task) for job in who.jobs.jobs if not job.ended for task in job.tasks.values() if task.alive]
     if living:
         job, task = world.random.choice(living)
@@ -57,9 +59,10 @@ def _subtask_pause(world: World, who: Coordinator) -> bool:
 
 def _executor_lost(world: World, who: Coordinator) -> bool:
     """Some tasks of a job die at once; others get their slots back soon, late, or only when another task ends."""
+    lost_upkeep = who.jobs.lose_upkeep()
     living = [job for job in who.jobs.jobs if any(task.alive for task in job.tasks.values())]
     if not living:
-        return False
+        return lost_upkeep
     job = world.random.choice(living)
     tasks = [task for task in job.tasks.values() if task.alive]
     lost = world.random.sample(tasks, world.random.randint(1, len(tasks)))
@@ -69,7 +72,7 @@ def _executor_lost(world: World, who: Coordinator) -> bool:
 
 def _job_crash(world: World, who: Coordinator) -> bool:
     del world
-    living = [job for job in who.jobs.jobs if not job.ended]
+    living = [job for job in who.jobs.every if not job.ended]
     for job in living:
         job.end("the stage was lost")
     return bool(living)
@@ -77,6 +80,7 @@ def _job_crash(world: World, who: Coordinator) -> bool:
 
 def _rescale(world: World, who: Coordinator) -> bool:
     slots = 1 + who.jobs.slots % 4
+    who.jobs.most_slots = max(who.jobs.most_slots, slots, who.jobs.slots)
     if not _job_crash(world, who):
         return False
     world.slots = who.jobs.slots = slots

@@ -22,6 +22,7 @@ from lakeward_simulator.scheduler import Killed, Process, Scheduler, SimClock
 from lakeward_simulator.source import SimSource
 from lakeward_simulator.story import Story
 from lakeward_simulator.subtask import SimTask
+from lakeward_simulator.upkeep import UpkeptLake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -41,13 +42,14 @@ def _go_on() -> bool:
 class World:
     """Everything that outlives a process."""
 
-    def __init__(self, seed: int, faults: Faults, *, story: bool) -> None:
+    def __init__(self, seed: int, faults: Faults, *, story: bool, upkept: bool = False) -> None:
         """Start empty.
 
         Args:
             seed: of all chance.
             faults: what goes wrong, and when.
             story: keep what happens.
+            upkept: whether the lake has upkeep by jobs of its own.
         """
         self.seed = seed
         self.random = Random(seed)  # noqa: S311 - a replay, not a secret
@@ -59,7 +61,7 @@ class World:
         self.files = SimFiles(self)
         self.store = CheckpointFiles(self.files, self.clock, readers=1)  # type: ignore[arg-type] # it has what is asked of it
         self.source = SimSource(self)
-        self.lake = SimLake(self)
+        self.lake = UpkeptLake(self) if upkept else SimLake(self)
         self.connections: list[SimConnection] = []
         self.exchange = ExchangeNetwork(self.scheduler)
         self.disks = SimDisks(self)
