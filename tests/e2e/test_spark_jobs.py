@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeward.model.jobs import JobSpec
+from lakeward.model.jobs import JobSpec, UpkeepJob, UpkeepJobEnd
 from lakeward.model.settings import SparkSettings
 from lakeward.spark.jobs import SparkJobs
 from lakeward.spark.session import TASK_ATTEMPTS, start_session
@@ -121,6 +121,32 @@ def test_a_job_that_is_cancelled_ends_and_its_workers_with_it(spark: SparkHandle
     jobs.cancel(job_of(tmp_path))
     assert "cancelled" in ends.get(timeout=LIMIT_S)
     assert left_in(tmp_path) == {"0-0", "1-0"}
+
+
+def upkeep_of(*orders: bytes) -> UpkeepJob:
+    """A job of upkeep, with a task for each order."""
+    return UpkeepJob("shop.orders", "7-upkeep-1", "compaction", "lakeward: compaction of shop.orders", orders)
+
+
+def test_each_task_of_upkeep_is_given_its_own_order_and_the_job_says_what_it_does(spark: SparkHandle) -> None:
+    job, ends = upkeep_of(b"first", b"second", b"third"), SimpleQueue[Any]()
+    SparkJobs(spark, tasks.note, tasks.keep_order).launch_upkeep(job, ends.put)
+    assert ends.get(timeout=120) == UpkeepJobEnd(("first, attempt 0", "second, attempt 0", "third, attempt 0"))
+    [shown] = [each for each in page(spark, "jobs") if each["jobGroup"] == job.group]
+    assert (shown["description"], shown["jobTags"], shown["numTasks"]) == (job.title, [job.tag], 3)
+    assert "compaction of shop.orders: 7-upkeep-1" in {stage["name"] for stage in page(spark, "stages")}
+
+
+def test_a_job_of_upkeep_that_is_cancelled_ends_and_its_worker_with_it(spark: SparkHandle, tmp_path: Path) -> None:
+    jobs, ends = SparkJobs(spark, tasks.note, tasks.hang_on_order), SimpleQueue[Any]()
+    job = upkeep_of(str(tmp_path).encode())
+    jobs.launch_upkeep(job, ends.put)
+    wait_until(lambda: left_in(tmp_path) == {"upkeep-0"}, "the task to run")
+    jobs.cancel(job)
+    end = ends.get(timeout=LIMIT_S)
+    assert end.outcomes == ()
+    assert "cancelled" in end.reason
+    assert left_in(tmp_path) == {"upkeep-0"}
 
 
 def launch_gang(

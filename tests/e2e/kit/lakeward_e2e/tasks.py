@@ -42,3 +42,15 @@ def meet(place: SubtaskPlace) -> str:
 
 def _leave(place: SubtaskPlace) -> None:
     Path(place.job.round_name, f"{place.subtask}-{place.spark_attempt}").touch()
+
+
+def keep_order(order: bytes, attempt: int) -> str:
+    """Say what a task of upkeep was given."""
+    return f"{order.decode()}, attempt {attempt}"
+
+
+def hang_on_order(order: bytes, attempt: int) -> str:
+    """Leave a file in the folder that the order names, and go on until killed."""
+    Path(order.decode(), f"upkeep-{attempt}").touch()
+    threading.Event().wait()
+    return "done"
