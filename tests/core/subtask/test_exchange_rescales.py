@@ -41,7 +41,7 @@ UNCHANGED = [1, 3, 7, 20]
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many pieces, so that most rows are on disk while few are in memory."""
-    monkeypatch.setattr("lakeward.subtask.exchange.spilled_rows.SEGMENT_BYTES", 1000)
+    monkeypatch.setattr("lakeward.subtask.exchange.spilled_rows.SEGMENT_BYTES", 2000)
 
 
 def killed(folder: Path, table: TableSpec, count: int) -> Checkpoint:

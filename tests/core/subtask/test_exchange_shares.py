@@ -30,19 +30,29 @@ pytestmark = pytest.mark.slow
 TABLES = pytest.mark.parametrize("table", [APPEND, KEYED], ids=["append", "keyed"])
 
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many pieces, so that most rows are on disk while few are in memory."""
-    monkeypatch.setattr("lakeward.subtask.exchange.spilled_rows.SEGMENT_BYTES", 1000)
+def keep_in_pieces(monkeypatch: pytest.MonkeyPatch, piece_bytes: int) -> None:
+    """Keep rows in small pieces, so that most are on disk while few are in memory. Each turn writes some of them."""
+    monkeypatch.setattr("lakeward.subtask.exchange.spilled_rows.SEGMENT_BYTES", piece_bytes)
 
 
 @TABLES
 @pytest.mark.parametrize("counts", [(1, 3, 2), (3, 1, 4), (3, 2, 3)])
-@pytest.mark.parametrize("after", [0, 5, 15])
+@pytest.mark.parametrize("recovered", [(0, 4000), (2, 4000), (15, 1000)], ids="{0[0]} turns, {0[1]} bytes".format)
 def test_84_rows_that_are_restored_through_rescales_each_in_a_recovery_have_one_owner(
-    tmp_path: Path, table: TableSpec, counts: tuple[int, int, int], after: int
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    table: TableSpec,
+    counts: tuple[int, int, int],
+    recovered: tuple[int, int],
 ) -> None:
     """A share of a share: each recovery ends before it has written everything. The last one is off, then on."""
+    after, piece_bytes = recovered
+    keep_in_pieces(monkeypatch, piece_bytes)
+    assert_one_owner(tmp_path, table, counts, after)
+
+
+def assert_one_owner(tmp_path: Path, table: TableSpec, counts: tuple[int, int, int], after: int) -> None:
+    """Restore rows twice, each time checkpointed after some turns of the recovery, then to the end."""
     found = killed_under_back_pressure(tmp_path, table)
     going_on = found.splits
     for count in counts[:2]:
@@ -69,7 +79,8 @@ def test_each_known_bug_of_a_share_of_a_share_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bug: Callable[[pytest.MonkeyPatch], None]
 ) -> None:
     bug(monkeypatch)
+    keep_in_pieces(monkeypatch, 1000)
     own = tmp_path / "own"  # nothing that the bug has touched is gone on with elsewhere
     own.mkdir()
     with pytest.raises((AssertionError, LakewardError)):
-        test_84_rows_that_are_restored_through_rescales_each_in_a_recovery_have_one_owner(own, APPEND, (3, 1, 4), 15)
+        assert_one_owner(own, APPEND, (3, 1, 4), 15)
