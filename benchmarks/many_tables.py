@@ -50,8 +50,8 @@ def bench(directory: Path, tables: int, runs: int) -> list[float]:
                 store.load(path, rows)
             waiting = {str(path): ROWS for path in paths}
             while any(waiting.values()):
-                name, report = service.rounds.get(timeout=120)
-                waiting[name] -= report.rows
+                report = service.rounds.get(timeout=120)
+                waiting[report.table] -= report.rows
             spent.append(time.perf_counter() - started)
     return spent[1:]
 

@@ -189,9 +189,9 @@ class Operated:
         self.metrics.update(report)
         status_file.write(str(self.world.directory / "state"), "bench", report)
 
-    def _round(self, table: str, report: RoundReport) -> None:
+    def _round(self, report: RoundReport) -> None:
         if report.outcome == "committed":
-            self.committed.setdefault(table, []).append(time.perf_counter())
+            self.committed.setdefault(report.table, []).append(time.perf_counter())
 
 
 class Figures:

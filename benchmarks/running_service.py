@@ -125,12 +125,12 @@ class RunningService:
         setup_logs("text", "warning")
         loaded = load_config(file, {})
         self.container = containers.build(loaded)
-        self.rounds: SimpleQueue[tuple[str, RoundReport]] = SimpleQueue()
+        self.rounds: SimpleQueue[RoundReport] = SimpleQueue()
         silent = show_progress(loaded.settings, SystemClock(), on=False)
         options = serve._options(self.container, loaded, silent, once=False, final=False)  # noqa: SLF001 - as `serve` does
         options = replace(
             options,
-            on_round=lambda table, report: self.rounds.put((table, report)),
+            on_round=self.rounds.put,
             paused=lambda: frozenset(paused),
             resumed=dict,
         )
@@ -152,18 +152,18 @@ class RunningService:
         found: list[RoundReport] = []
         left = dict(rows)
         while any(count > 0 for count in left.values()):
-            path, report = self._next(timeout_s)
-            if path in left and report.rows:
-                left[path] -= report.rows
+            report = self._next(timeout_s)
+            if report.table in left and report.rows:
+                left[report.table] -= report.rows
                 found.append(report)
         return found
 
-    def _next(self, timeout_s: float) -> tuple[str, RoundReport]:
-        path, report = self.rounds.get(timeout=timeout_s)
+    def _next(self, timeout_s: float) -> RoundReport:
+        report = self.rounds.get(timeout=timeout_s)
         if report.outcome not in {"committed", "running"}:
-            message = f"{path}: {report.outcome}: {report.reason}"
+            message = f"{report.table}: {report.outcome}: {report.reason}"
             raise RuntimeError(message)
-        return path, report
+        return report
 
     def take_checkpoints(self, policy: CheckpointSettings) -> None:
         """Let the next rounds have a policy of checkpoints; where these lie stays."""

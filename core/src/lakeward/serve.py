@@ -27,7 +27,7 @@ from lakeward.observe.event_log import EventLog, log_start
 from lakeward.observe.exchange import BackgroundExchange, DirectExchange
 from lakeward.observe.files import writable
 from lakeward.observe.live_status import LiveStatus, Part
-from lakeward.observe.masking import masked_record, masked_report, masked_round
+from lakeward.observe.masking import masked_report, masked_round
 from lakeward.observe.metrics import ServiceMetrics
 from lakeward.observe.presence import show_presence
 from lakeward.observe.progress import ProgressDisplay
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from lakeward.container import Container
     from lakeward.coordinator.service.bound_tables import BoundTables
     from lakeward.model.settings import Settings, TableSettings
-    from lakeward.model.status import ServiceReport
+    from lakeward.model.status import RoundReport, ServiceReport
     from lakeward.model.tables import TablePath
     from lakeward.observe.exchange import Exchange
 
@@ -220,6 +220,11 @@ def _options(
         exchange.publish(report)
         progress.update(report)
 
+    def on_round(ended: RoundReport) -> None:
+        ended = masked_round(ended, hide)
+        progress.round_ended(ended)
+        history.add(ended)
+
     return ServiceOptions(
         settings=settings,
         rules=partial(effective_rules, loaded, container.bound()),
@@ -228,8 +233,7 @@ def _options(
         paused=lambda: exchange.control().paused,
         resumed=lambda: exchange.control().resumed,
         on_report=on_report,
-        on_round=lambda table, ended: progress.round_ended(table, masked_round(ended, hide)),
-        on_record=lambda record: history.add(masked_record(record, hide)),
+        on_round=on_round,
         complete_ms=complete_ms,
         on_span=None if telemetry is None else telemetry.on_span,
         host=host,

@@ -9,42 +9,42 @@ from typing import Any
 import pytest
 
 from lakeward.clock import SystemClock
-from lakeward.model.round_record import RoundRecord
-from lakeward.model.status import RoundReport, ServiceReport, SubtaskReport, TableReport
+from lakeward.model.status import CheckpointReport, RoundReport, ServiceReport, SubtaskReport, TableReport
 from lakeward.observe import status_file
 from lakeward.observe.format import date_time
 from lakeward.storage.round_history import RoundHistory
 from lakeward.storage.small_files import SmallFiles
 
 Lakeward = Callable[..., Any]
-GOOD = RoundRecord(
-    "nyc.flights",
-    1,
-    "nyc-1-00/1-1-1",
-    "committed",
-    "snapshots and log",
-    1000,
-    61_000,
-    12_345,
-    3,
-    3,
-    2,
-    2048,
-    55,
-    {"enumerate": 0.5, "lease": 0.1, "launch": 1.5, "job": 50.0, "commit": 7.0, "read": 20.0},
-    {"1/0": 12_345},
-    12_345,
+GOOD = RoundReport(
+    round_name="nyc-1-00/1-1-1",
+    outcome="committed",
+    started_ms=1000,
+    ended_ms=61_000,
+    rows=12_345,
+    splits=3,
+    splits_done=3,
+    files=2,
+    size_bytes=2048,
+    rows_per_s=205.8,
+    snapshot_id=55,
+    timings_s={"enumerate": 0.5, "lease": 0.1, "launch": 1.5, "job": 50.0, "commit": 7.0, "read": 20.0},
+    checkpoint=CheckpointReport(aborted=1),
+    table="nyc.flights",
+    table_id=1,
+    kind="snapshots and log",
+    offsets={"1/0": 12_345},
+    end_offset=12_345,
     launches=2,
     failovers=1,
     checkpoints=4,
-    aborted=1,
     resumed_from="nyc-0-00/1-1/chk-7",
 )
 BAD = replace(
     GOOD,
     table="nyc.planes",
     table_id=2,
-    round="nyc-1-00/2-1-1",
+    round_name="nyc-1-00/2-1-1",
     outcome="failed",
     ended_ms=62_000,
     reason="disk full",
@@ -73,7 +73,7 @@ def let_run(root: str, *, code: str = "", reason: str = "", state: str = "servin
         "nyc-1-00/1-1-2", "running", 70_000, None, 1500, 3, 1, 0, 99, 5.0, None, reason=reason, code=code,
         slots=2, slots_asked=2, subtasks=subtasks,
     )  # fmt: skip
-    ended = replace(report, round_name=BAD.round, outcome="failed", ended_ms=62_000, subtasks=())
+    ended = replace(report, round_name=BAD.round_name, outcome="failed", ended_ms=62_000, subtasks=())
     tables = (
         TableReport("nyc.flights", 1, "committing", "", 3, 0.0, 1, 3, report),
         TableReport("nyc.planes", 2, "backoff", "", 3, 0.0, 1, 3, ended),
@@ -98,8 +98,8 @@ def test_a_table_without_rounds_is_told_beside_those_that_have_some(known: Lakew
 
 def test_rounds_of_one_table_are_listed_as_json(known: Lakeward) -> None:
     (only,) = known("rounds", "list", "nyc.flights", "-o", "json").document["rounds"]
-    assert (only["round"], only["rows"], only["offsets"], only["timings_s"]["job"]) == (
-        GOOD.round,
+    assert (only["round_name"], only["rows"], only["offsets"], only["timings_s"]["job"]) == (
+        GOOD.round_name,
         12_345,
         {"1/0": 12_345},
         50.0,
@@ -118,7 +118,7 @@ def test_a_round_is_shown_with_where_its_time_went(known: Lakeward) -> None:
     ):
         assert text in said
     assert said.splitlines()[1].startswith("when ")
-    assert known("rounds", "show", BAD.round, "-o", "json").document["code"] == "LW-302"
+    assert known("rounds", "show", BAD.round_name, "-o", "json").document["code"] == "LW-302"
 
 
 @pytest.mark.parametrize(
@@ -173,9 +173,10 @@ def test_rounds_that_run_are_listed_as_json_beside_those_that_have_ended(known: 
     let_run(root, code="LW-302", reason="subtask 1 failed: no space left")
     document = known("rounds", "list", "nyc.flights", "-o", "json").document
     (running,) = document["running"]
-    assert (running["round"], running["state"], running["code"]) == ("nyc-1-00/1-1-2", "committing", "LW-302")
-    assert [one["attempt"] for one in running["subtasks"]] == [3, 4]
-    assert [one["round"] for one in document["rounds"]] == [GOOD.round]
+    found = running["round"]
+    assert (found["round_name"], running["status"], found["code"]) == ("nyc-1-00/1-1-2", "committing", "LW-302")
+    assert [one["attempt"] for one in found["subtasks"]] == [3, 4]
+    assert [one["round_name"] for one in document["rounds"]] == [GOOD.round_name]
 
 
 def test_rounds_that_run_on_another_table_than_the_one_asked_for_are_left_out(known: Lakeward, root: str) -> None:

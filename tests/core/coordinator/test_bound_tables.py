@@ -6,7 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from lakeward.coordinator.service.service import Service
+    from lakeward.model.status import RoundReport
     from lakeward_service_kit.service_world import World
 
 ORDERS, CLICKS = TablePath("sales", "orders"), TablePath("web", "clicks")
@@ -206,10 +207,10 @@ class Pair:
         """Return the services that have committed rounds of a table, ever."""
         return {name for table, name in self._rounds if table == str(path)}
 
-    def _note(self, name: str) -> Callable[[str, Any], None]:
-        def note(table: str, report: Any) -> None:  # noqa: ANN401 - a report
+    def _note(self, name: str) -> Callable[[RoundReport], None]:
+        def note(report: RoundReport) -> None:
             if report.outcome == "committed":
-                self._rounds.append((table, name))
+                self._rounds.append((report.table, name))
 
         return note
 

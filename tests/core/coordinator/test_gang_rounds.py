@@ -344,7 +344,7 @@ def test_real_subtasks_write_each_row_once(real: GangRounds) -> None:
     real.once()
     real.check()
     assert [spec.exchange for spec in real.jobs.launched] == [True]
-    assert all("partition" in record.timings_s for record in real.world.records)
+    assert all("partition" in record.timings_s for record in real.world.rounds)
 
 
 def test_real_subtasks_commit_in_steps_and_go_on_after_a_kill(real: GangRounds) -> None:

@@ -89,7 +89,7 @@ class OldWorld:
     def went_on_from(self) -> list[str]:
         """Return the checkpoints that rounds went on from, as records and log lines say."""
         said = [line["checkpoint"] for line in self.logs if line["event"] == "the round goes on from a checkpoint"]
-        assert [one.resumed_from for one in self.world.records if one.resumed_from] == said
+        assert [one.resumed_from for one in self.world.rounds if one.resumed_from] == said
         return said
 
     def check(self, path: TablePath, rows: int) -> None:

@@ -37,7 +37,7 @@ def test_a_round_is_logged_when_it_is_launched_and_when_it_has_committed(world: 
 
     lines = once(world)
 
-    ((_, report),) = world.rounds
+    (report,) = world.rounds
     (launched,), (committed,) = named(lines, "round launched"), named(lines, "round committed")
     assert (launched["round"], launched["table"], launched["splits"]) == (report.round_name, "t.log", 2)
     assert (committed["round"], committed["table"], committed["rows"]) == (report.round_name, "t.log", 10)
@@ -61,7 +61,7 @@ def test_a_line_that_a_worker_thread_writes_names_the_round_that_it_works_for(
 
     (asking,) = named(once(world), "outcome of a lake commit unknown, asking back")
 
-    assert (asking["round"], asking["table"]) == (world.rounds[0][1].round_name, "t.log")
+    assert (asking["round"], asking["table"]) == (world.rounds[0].round_name, "t.log")
 
 
 def test_lines_of_two_tables_name_their_own_rounds_only(world: World) -> None:
@@ -71,7 +71,7 @@ def test_lines_of_two_tables_name_their_own_rounds_only(world: World) -> None:
 
     lines = once(world)
 
-    rounds = {report.round_name: path for path, report in world.rounds}
+    rounds = {report.round_name: report.table for report in world.rounds}
     told = [line for line in lines if line.get("round") in rounds]
     assert {line["round"] for line in told} == set(rounds)
     assert [line for line in told if line["table"] != rounds[line["round"]]] == []
@@ -101,7 +101,7 @@ def test_a_step_of_a_round_and_its_checkpoints_name_the_round(world: World) -> N
     world.load(path, 0, 4)
     with capture_logs(processors=[merge_contextvars]) as lines:
         world.once(interval_s=0.02)
-    rounds = {report.round_name for _, report in world.rounds}
+    rounds = {report.round_name for report in world.rounds}
     told = [dict(line) for line in lines if line["event"] in {"checkpoint completed", "checkpoint aborted"}]
     assert {line["round"] for line in told} <= rounds
 

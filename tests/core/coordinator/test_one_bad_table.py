@@ -363,7 +363,7 @@ def test_a_round_whose_splits_fail_is_shown_so_at_once_and_gives_its_place_to_he
 
     asyncio.run(run())
     assert set(tables.world.outcomes(tables.bad)) == {"failed"}
-    (record,) = [one for one in tables.world.records if one.table == str(tables.bad)]
+    (record,) = [one for one in tables.world.rounds if one.table == str(tables.bad)]
     assert "No space left on device" in record.reason
 
 

@@ -38,7 +38,7 @@ def test_a_committed_round_says_what_the_lake_lacks_after_it(world: World) -> No
     path = world.table("log")
     world.load(path, 0, 10)
     world.once()
-    assert [(report.outcome, report.lag_rows) for _, report in world.rounds] == [("committed", 0)]
+    assert [(report.outcome, report.lag_rows) for report in world.rounds] == [("committed", 0)]
 
 
 def test_a_report_that_takes_long_is_made_less_often(world: World) -> None:
@@ -235,7 +235,7 @@ def test_a_table_is_reported_to_be_as_complete_as_an_earlier_start_left_it_until
     path = world.table("log")
     world.load(path, 0, 10)
     world.once()
-    (record,) = world.records
+    (record,) = world.rounds
     assert record.complete_ms is not None
     world.load(path, 10, 10)
 

@@ -65,7 +65,7 @@ def test_a_restart_goes_on_at_once_under_the_old_epoch(world: World, trap: Trap)
     asyncio.run(_die_when(trap, world.service()))
     assert world.once().failed == ()
     assert numbers(world, "log") == list(range(100))
-    assert "/1-1-" in str([report.round_name for _, report in world.rounds if report.outcome == "committed"])
+    assert "/1-1-" in str([report.round_name for report in world.rounds if report.outcome == "committed"])
     trap.released.set()
 
 

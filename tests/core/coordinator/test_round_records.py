@@ -14,7 +14,7 @@ def test_a_round_that_committed_is_recorded_with_what_it_did(tmp_path: Path) -> 
     log = world.table("log")
     world.load(log, 0, 40)
     world.once()
-    (record,) = world.records
+    (record,) = world.rounds
     assert (record.table, record.outcome, record.kind, record.rows) == ("t.log", "committed", "log", 40)
     assert (record.splits, record.splits_done, record.launches, record.failovers, record.code) == (2, 2, 1, 0, "")
     assert (sum(record.offsets.values()), record.end_offset) == (40, 40)
@@ -29,8 +29,8 @@ def test_a_round_from_snapshots_says_so_and_one_without_rows_is_not_recorded(tmp
     world.store.snapshot(keyed)
     world.once()
     world.once()
-    assert [(record.kind, record.outcome) for record in world.records] == [("snapshots", "committed")]
-    assert "lease" in world.records[0].timings_s
+    assert [(record.kind, record.outcome) for record in world.rounds] == [("snapshots", "committed")]
+    assert "lease" in world.rounds[0].timings_s
 
 
 def test_a_committed_round_records_up_to_when_the_lake_is_complete_and_what_was_promised(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_a_committed_round_records_up_to_when_the_lake_is_complete_and_what_was_
     log = world.table("log")
     world.load(log, 0, 40)
     world.once()
-    (record,) = world.records
+    (record,) = world.rounds
     assert (record.complete_ms, record.freshness_s) == (record.started_ms, 0.2)
 
 
@@ -50,7 +50,7 @@ def test_a_round_that_leaves_rows_which_it_knew_of_does_not_say_that_the_lake_is
     world.store.snapshot(keyed)
     world.load(keyed, 40, 5, "insert")
     world.once()
-    first, second = world.records
+    first, second = world.rounds
     assert (first.kind, first.complete_ms) == ("snapshots", None)
     assert (second.kind, second.complete_ms) == ("log", second.started_ms)
 
@@ -81,7 +81,7 @@ def test_a_round_that_failed_is_recorded_with_the_errors_code(tmp_path: Path) ->
     world.load(log, 40, 5)
     world.store.trim_log(log, 0, 43)
     assert world.once().failed
-    last = world.records[-1]
+    last = world.rounds[-1]
     assert (last.outcome, last.code, last.snapshot_id, last.end_offset) == ("failed", "LW-402", None, None)
     assert (last.complete_ms, last.freshness_s) == (None, 0.2)
     assert "cleaned from the log" in last.reason
@@ -101,9 +101,9 @@ def test_a_round_that_failed_by_its_splits_is_recorded_with_the_code_of_their_er
     world.load(world.table("log", buckets=1), 0, 40)
     damage_a_segment(world)
     assert world.once().failed
-    (record,) = world.records
+    (record,) = world.rounds
     assert (record.outcome, record.code) == ("failed", CorruptFileError.code)
-    assert [report.code for _, report in world.rounds] == [CorruptFileError.code]
+    assert [report.code for report in world.rounds] == [CorruptFileError.code]
 
 
 def test_a_table_with_a_damaged_segment_is_shown_as_suspended_after_once(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_table_with_a_damaged_segment_is_shown_as_suspended_after_once(tmp_pat
     assert table.condition.status == "suspended"
     assert str(segment) in table.condition.message
     assert "offset" in table.condition.message
-    assert len(world.records) == 1
+    assert len(world.rounds) == 1
 
 
 def test_a_table_that_the_lake_refuses_for_good_is_shown_as_suspended_after_once(tmp_path: Path) -> None:

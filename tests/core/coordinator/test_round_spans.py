@@ -61,7 +61,7 @@ def test_the_span_of_a_round_says_what_it_did(world: World) -> None:
 
     (whole,) = [span for span in once(world) if span.parent is None]
 
-    ((_, report),) = world.rounds
+    (report,) = world.rounds
     facts = whole.attributes
     assert (facts["lakeward.round"], facts["lakeward.table"]) == (report.round_name, "t.log")
     assert (facts["lakeward.outcome"], facts["lakeward.rows"]) == ("committed", 10)
@@ -135,5 +135,5 @@ def test_the_spans_of_an_idle_round_are_left_out_and_those_of_another_are_not(ou
     trace = RoundTrace(round_id, TablePath("t", "log"), 1000, spans.append)
     trace.phase_ended("enumerate", 1500)
     report = RoundReport(str(round_id), outcome, 1000, 2000, 0, 0, 0, 0, 0, 0.0, None)
-    trace.ended(report, running="launch", code="", facts={})
+    trace.ended(report, running="launch", attempt=1)
     assert [span.name for span in spans] == names

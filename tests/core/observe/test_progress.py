@@ -16,7 +16,7 @@ from lakeward.model.status import CheckpointReport, ExchangeReport, RoundReport,
 from lakeward.observe.progress import ProgressDisplay, format_exchange
 from lakeward_testing.clock import FakeClock
 
-ROUND = RoundReport("7-1-1", "committed", 0, 1800, 12345, 4, 4, 4, 1000, 6858.3, 99)
+ROUND = RoundReport("7-1-1", "committed", 0, 1800, 12345, 4, 4, 4, 1000, 6858.3, 99, table="nyc.flights")
 RUNNING = replace(ROUND, outcome="running", ended_ms=None, rows=5000, splits_done=1)
 TABLE = TableReport("nyc.flights", 7, "reading", "", 1200, 3.1, 1, 12345, RUNNING)
 REPORT = ServiceReport("nyc", "nyc-1-0123456789abcdef", 1, "serving", 0, None, (TABLE,), "id", 4, 0)
@@ -35,7 +35,7 @@ def terminal() -> tuple[ProgressDisplay, io.StringIO]:
 def test_without_a_terminal_a_round_is_one_line_that_is_not_wrapped() -> None:
     progress, out = plain()
     progress.update(REPORT)
-    progress.round_ended("nyc.flights", replace(ROUND, lag_rows=0))
+    progress.round_ended(replace(ROUND, lag_rows=0))
     serving, line = out.getvalue().splitlines()
     expected = r"\d\d:\d\d:\d\d nyc\.flights committed 12,345 rows in 1\.8 s \(6,858 rows/s\), 4 files, lag 0 rows"
     assert serving.endswith("service nyc: serving")
@@ -45,7 +45,7 @@ def test_without_a_terminal_a_round_is_one_line_that_is_not_wrapped() -> None:
 def test_what_an_exchange_moved_is_in_the_rounds_line() -> None:
     progress, out = plain()
     moved = ExchangeReport(sent_bytes=13 << 20, received_bytes=13 << 20, credit_wait_s=0.4, skew=1.33)
-    progress.round_ended("nyc.flights", replace(ROUND, exchange=moved))
+    progress.round_ended(replace(ROUND, exchange=moved))
     assert out.getvalue().endswith(", 4 files, exchanged 13 MiB, skew 1.3, waited 0.4 s\n")
 
 
@@ -85,13 +85,13 @@ def test_a_terminal_has_columns_for_an_exchange_where_a_table_has_one() -> None:
 
 def test_a_round_that_failed_says_why() -> None:
     progress, out = plain()
-    progress.round_ended("nyc.flights", replace(ROUND, outcome="failed", reason="the disk [x] is full"))
+    progress.round_ended(replace(ROUND, outcome="failed", reason="the disk [x] is full"))
     assert out.getvalue().endswith(" nyc.flights failed: the disk [x] is full\n")
 
 
 def test_idle_rounds_are_not_shown() -> None:
     progress, out = plain()
-    progress.round_ended("nyc.flights", replace(ROUND, outcome="idle"))
+    progress.round_ended(replace(ROUND, outcome="idle"))
     assert out.getvalue() == ""
 
 
@@ -114,7 +114,7 @@ def test_a_terminal_shows_what_is_leased() -> None:
 def test_a_terminal_shows_failures_as_lines_too() -> None:
     progress, out = terminal()
     progress.update(REPORT)
-    progress.round_ended("nyc.flights", replace(ROUND, outcome="failed", reason="no disk"))
+    progress.round_ended(replace(ROUND, outcome="failed", reason="no disk"))
     progress.close()
     assert "nyc.flights failed: no disk" in out.getvalue()
 
@@ -135,8 +135,8 @@ def test_start_spark_page_waiting_stop_and_end_are_lines_also_without_a_terminal
     progress.update(replace(REPORT, tables=()))
     progress.update(replace(REPORT, tables=(replace(TABLE, message="waiting for Spark: 0 of 8 slots"),)))
     progress.update(REPORT)
-    progress.round_ended("nyc.flights", replace(ROUND, lag_rows=1200))
-    progress.round_ended("nyc.flights", replace(ROUND, outcome="failed", reason="no disk"))
+    progress.round_ended(replace(ROUND, lag_rows=1200))
+    progress.round_ended(replace(ROUND, outcome="failed", reason="no disk"))
     progress.stopping("SIGTERM", 30.0)
     progress.update(replace(REPORT, state="stopping", tables=()))
     progress.ended("stopped")

@@ -17,6 +17,7 @@ from lakeward.model.exchange import Side
 from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.results import LakeFile
 from lakeward.model.splits import LogSplit, SnapshotSplit
+from lakeward.model.status import CheckpointReport, ExchangeReport
 from lakeward.model.tables import TableBucket, TablePath
 from lakeward.observe import status_file
 from lakeward.observe.control import Control, read_control
@@ -31,12 +32,12 @@ from lakeward.storage.segments import segments_of
 from lakeward.storage.service_state import ServiceState, ServiceStateStore, StoredTable
 from lakeward.storage.small_files import SmallFiles
 from lakeward_service_kit.golden import CURRENT, FIELDS, FORMATS, OLD, fields_of, unpack_world
-from lakeward_service_kit.stored_values import REPORT, STORED
+from lakeward_service_kit.stored_values import ENDED, REPORT, STORED
 from lakeward_testing.clock import FakeClock
 
 if TYPE_CHECKING:
     from lakeward.model.checkpoints import Checkpoint
-    from lakeward.model.status import ServiceReport
+    from lakeward.model.status import RoundReport, ServiceReport
 
 MOVED = "the stored format has moved: add a reader of the old one, and a new golden file (see golden/README.md)"
 FIRST = Incarnation("svc", 1_700_000_100_001, "0000000000000001")
@@ -66,7 +67,8 @@ def test_the_golden_files_have_each_field_of_each_format() -> None:
 
 @pytest.mark.parametrize("name", [name for name in STORED if name != "journal-upkeep"])
 def test_a_value_is_read_that_7e3f9db_wrote(name: str) -> None:
-    expected = old_report() if name == "status.json" else STORED[name].value
+    changed = {"status.json": old_report, "rounds.jsonl": old_rounds}
+    expected = changed[name]() if name in changed else STORED[name].value
     assert STORED[name].decode((OLD / "values" / name).read_bytes()) == expected
 
 
@@ -98,8 +100,21 @@ def old_report() -> ServiceReport:
     assert table.round is not None
     assert table.round.exchange is not None
     exchange = replace(table.round.exchange, spill_places=(), spill_quota_bytes=0)
-    table = replace(table, round=replace(table.round, exchange=exchange, code=""), ended={}, upkeep=None)
-    return replace(REPORT, tables=(table,), lake_away=None)
+    running = replace(
+        table.round,
+        **dict.fromkeys(("code", "table", "kind", "resumed_from"), ""),
+        **dict.fromkeys(("table_id", "launches", "failovers", "checkpoints"), 0),
+        **dict.fromkeys(("end_offset", "complete_ms", "freshness_s")),
+        exchange=exchange,
+        offsets={},
+    )
+    return replace(REPORT, tables=(replace(table, round=running, ended={}, upkeep=None),), lake_away=None)
+
+
+def old_rounds() -> list[RoundReport]:
+    """Return the round that has ended without what version 1 of its file did not have."""
+    taken, moved = CheckpointReport(aborted=1), ExchangeReport(sent_bytes=4096)
+    return [replace(ENDED, rows_per_s=160.0, lag_rows=None, checkpoint=taken, exchange=moved)]
 
 
 class Left:

@@ -15,7 +15,7 @@ import pytest
 
 from lakeward.errors import StorageError
 from lakeward.local_files import locked, open_private
-from lakeward.model.round_record import RoundRecord
+from lakeward.model.status import RoundReport
 from lakeward.model.tables import TablePath
 from lakeward.observe import control
 from lakeward.observe.control import pause
@@ -47,7 +47,7 @@ def write_a_large_file(root: Path) -> None:
 
 def write_the_history(root: Path) -> None:
     RoundHistory(SmallFiles(str(root)), "tier").add(
-        RoundRecord("shop.orders", 7, "svc-1/7-1-1", "committed", "log", 1, 2, 0, 1, 0, 0, 0)
+        RoundReport("svc-1/7-1-1", "committed", 1, 2, 0, 1, 0, 0, 0, 0.0, None, table="shop.orders", table_id=7)
     )
 
 

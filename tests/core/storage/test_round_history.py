@@ -7,19 +7,20 @@ from pathlib import Path
 from structlog.testing import capture_logs
 
 from lakeward.errors import StorageError
-from lakeward.model.round_record import RoundRecord
+from lakeward.model.status import RoundReport
 from lakeward.storage.round_history import HISTORY_FILE, KEPT, HistoryWriter, RoundHistory, find_rounds
 from lakeward.storage.small_files import SmallFiles
 from lakeward_testing.waiting import LIMIT_S
 
-RECORD = RoundRecord(
-    "t.log", 1, "svc-1-00/1-1-1", "committed", "log", 1, 2, 5, 1, 1, 1, 100, 55, {"job": 0.5}, {"1/0": 5}, 5
-)
+RECORD = RoundReport(
+    "svc-1-00/1-1-1", "committed", 1, 2, 5, 1, 1, 1, 100, 5000.0, 55, timings_s={"job": 0.5}, table="t.log",
+    table_id=1, kind="log", offsets={"1/0": 5}, end_offset=5,
+)  # fmt: skip
 NAME = f"svc/{HISTORY_FILE}"
 
 
-def numbered(number: int, table_id: int = 1) -> RoundRecord:
-    return replace(RECORD, table_id=table_id, round=f"svc-1-00/{table_id}-1-{number}", ended_ms=number)
+def numbered(number: int, table_id: int = 1) -> RoundReport:
+    return replace(RECORD, table_id=table_id, round_name=f"svc-1-00/{table_id}-1-{number}", ended_ms=number)
 
 
 def test_rounds_outlive_the_service_and_come_the_newest_first(root: str) -> None:
@@ -38,7 +39,7 @@ def test_a_line_that_a_crash_cut_off_takes_no_other_with_it(tmp_path: Path) -> N
     files = SmallFiles(str(tmp_path))
     RoundHistory(files, "svc").add(numbered(1))
     file = tmp_path / NAME
-    file.write_bytes(file.read_bytes() + b'{"version":1,"round":{"table":"t.l')
+    file.write_bytes(file.read_bytes() + b'{"version":2,"round":{"round_name":"s')
     history = RoundHistory(files, "svc")
     assert history.read() == [numbered(1)]
     history.add(numbered(2))
@@ -50,7 +51,7 @@ def test_a_line_of_another_version_is_skipped(tmp_path: Path) -> None:
     history = RoundHistory(files, "svc")
     history.add(numbered(1))
     file = tmp_path / NAME
-    file.write_bytes(file.read_bytes() * 2 + file.read_bytes().replace(b'"version":1', b'"version":2'))
+    file.write_bytes(file.read_bytes() * 2 + file.read_bytes().replace(b'"version":2', b'"version":3'))
     assert history.read() == [numbered(1), numbered(1)]
 
 
@@ -102,7 +103,7 @@ def test_of_each_table_only_the_newest_are_kept(tmp_path: Path) -> None:
 
 
 def test_a_round_is_found_by_its_full_and_by_its_short_name() -> None:
-    records = [replace(RECORD, round="svc-2-00/1-1-1"), RECORD]
+    records = [replace(RECORD, round_name="svc-2-00/1-1-1"), RECORD]
     assert find_rounds(records, "1-1-1") == records
     assert find_rounds(records, "svc-1-00/1-1-1") == [RECORD]
     assert find_rounds(records, "1-1-2") == []
@@ -113,9 +114,9 @@ class SlowHistory(RoundHistory):
 
     def __init__(self) -> None:
         self.go_on = threading.Event()
-        self.tried: list[RoundRecord] = []
+        self.tried: list[RoundReport] = []
 
-    def add(self, record: RoundRecord) -> None:
+    def add(self, record: RoundReport) -> None:
         self.go_on.wait(LIMIT_S)
         self.tried.append(record)
         message = "disk full"

@@ -89,11 +89,12 @@ class SubtaskReport:
 
 @dataclass(frozen=True, slots=True)
 class RoundReport:
-    """One round, running or over.
+    """One round, running or over: of a table in `status.json`, and once it has ended a line of `rounds.jsonl`.
 
-    `outcome` is `running`, `committed`, `idle`, `failed`, `dropped`, `fenced`, `stopped` or `stale`; who reads it after
-    the service died shows `interrupted` for `running`. Times are milliseconds since 1970. `timings_s` says where the
-    time went: enumerate, lease, job, read, decode, encode, upload, keys, commit, source, wait.
+    `round_name` is its full name. `outcome` is `running`, `committed`, `idle`, `failed`, `dropped`, `fenced`, `stopped`
+    or `stale`; who reads it after the service died shows `interrupted` for `running`. Times are milliseconds since
+    1970; None is unknown. `timings_s` says where the time went: `enumerate`, `lease`, `launch`, `job` and `commit`
+    follow each other; `read`, `decode`, `encode`, `upload` and others are sums over all subtasks within `job`.
     """
 
     round_name: str
@@ -121,6 +122,50 @@ class RoundReport:
     """Of a committed round: rows that it knew of and that the lake still lacks."""
     code: str = ""
     """Of the error that it failed with, empty where none of ours says why."""
+    table: str = ""
+    """Empty, as `table_id` is 0, in the status file of a release that named a round's table beside it alone."""
+    table_id: int = 0
+    kind: str = ""
+    """What it reads: `log`, `snapshots`, `snapshots and log`, or empty where it has not begun."""
+    offsets: dict[str, int] = field(default_factory=dict)
+    """Of a round in `rounds.jsonl`, by bucket: those after it, empty for a table of many buckets."""
+    end_offset: int | None = None
+    """Their sum."""
+    launches: int = 0
+    """Of its Spark job, the first one included."""
+    failovers: int = 0
+    """How often splits came back from a lost subtask or job."""
+    checkpoints: int = 0
+    """Completed ones."""
+    resumed_from: str = ""
+    """The checkpoint that it went on from."""
+    complete_ms: int | None = None
+    """The lake has every row that the source had then: the start of a round that committed and left nothing that it
+    knew of."""
+    freshness_s: float | None = None
+    """What the table is promised."""
+
+    @property
+    def short_name(self) -> str:
+        """The name without that of the service's start: `TABLE_ID-EPOCH-NUMBER`."""
+        return self.round_name.rpartition("/")[2]
+
+    @property
+    def took_s(self) -> float:
+        """Seconds from its start to its end; 0 while it runs."""
+        return 0.0 if self.ended_ms is None else (self.ended_ms - self.started_ms) / 1000
+
+    @property
+    def aborted(self) -> int:
+        """Checkpoints that did not complete."""
+        return 0 if self.checkpoint is None else self.checkpoint.aborted
+
+    @property
+    def missed_by_s(self) -> float | None:
+        """By how much the lake was older at the round's end than promised; 0 if it was not, None if unknown."""
+        if self.ended_ms is None or self.complete_ms is None or self.freshness_s is None:
+            return None
+        return max(0.0, (self.ended_ms - self.complete_ms) / 1000 - self.freshness_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +281,12 @@ class ServiceReport:
     """None while the catalog answers."""
     lease_expires_ms: int | None = None
     """When the lease ends unless it is renewed, None where that is unknown or never."""
+
+    @property
+    def running(self) -> tuple[tuple[TableReport, RoundReport], ...]:
+        """Each table whose round runs, with that round; of a service that has died, those that ran."""
+        rounds = ((table, table.round) for table in self.tables)
+        return tuple((table, one) for table, one in rounds if one is not None and one.outcome == "running")
 
 
 @dataclass(frozen=True, slots=True)

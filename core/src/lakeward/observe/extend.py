@@ -11,7 +11,6 @@ from lakeward.observe.live_status import LiveStatus
 from lakeward.observe.metrics_reference import exported
 from lakeward.observe.observers import ObservedService, OpenObserver
 from lakeward.observe.progress import format_exchange
-from lakeward.observe.running_rounds import with_running_round
 from lakeward.observe.services import Services, ServiceSeen, services_beside
 from lakeward.sockets.addresses import is_loopback
 
@@ -34,5 +33,4 @@ __all__ = [
     "seconds",
     "services_beside",
     "size",
-    "with_running_round",
 ]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakeward.model.round_record import RoundRecord
     from lakeward.model.status import RoundReport, ServiceReport, TableReport
 
 
@@ -17,12 +16,6 @@ def masked_report(report: ServiceReport, mask: Callable[[str], str]) -> ServiceR
     tables = tuple(_masked_table(table, mask) for table in report.tables)
     away = report.lake_away and replace(report.lake_away, reason=mask(report.lake_away.reason))
     return replace(report, lease_message=mask(report.lease_message), lake_away=away, tables=tables)
-
-
-def masked_record(record: RoundRecord, mask: Callable[[str], str]) -> RoundRecord:
-    """Return a record of a round whose free text contains no secret. Arguments as `masked_report`."""
-    reason = mask(record.reason)
-    return replace(record, reason=reason) if reason != record.reason else record
 
 
 def _masked_table(table: TableReport, mask: Callable[[str], str]) -> TableReport:

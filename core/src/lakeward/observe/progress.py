@@ -94,18 +94,18 @@ class ProgressDisplay:
         elif report.tables:
             self._show(report)
 
-    def round_ended(self, table: str, report: RoundReport) -> None:
+    def round_ended(self, report: RoundReport) -> None:
         """Take the end of a round."""
         if report.outcome in self._rounds:
             self._rounds[report.outcome] += 1
         if report.outcome == "committed":
-            self._commits[table] = report
+            self._commits[report.table] = report
             self._rows += report.rows
         if report.code == LakeAwayError.code:
             return  # it is said once, of all tables
         bad = report.outcome != "committed"
         if report.outcome not in _QUIET_OUTCOMES and (bad or not self._console.is_terminal):
-            self._print(round_line(table, report))
+            self._print(round_line(report))
 
     @contextmanager
     def standard_error(self) -> Iterator[None]:
@@ -229,19 +229,18 @@ def _grown(least: int, wanted: int, room: int) -> tuple[int, int]:
     return least + more, room - more
 
 
-def round_line(table: str, report: RoundReport) -> str:
-    """Write a finished round of a table (`db.table`) as one line.
+def round_line(report: RoundReport) -> str:
+    """Write a finished round as one line.
 
     It is `12:03:07 nyc.flights committed 12,345 rows in 1.8 s (6,858 rows/s), 4 files, lag 0 rows`, or the outcome and
     its reason.
     """
     ended = report.started_ms if report.ended_ms is None else report.ended_ms
-    head = f"{clock_time(ended)} {table} {report.outcome}"
+    head = f"{clock_time(ended)} {report.table} {report.outcome}"
     if report.outcome != "committed":
         return f"{head}: {report.reason}" if report.reason else head
-    taken = seconds((ended - report.started_ms) / 1000)
     parts = [
-        f"{head} {count(report.rows, 'row')} in {taken} ({rate(report.rows_per_s)} rows/s)",
+        f"{head} {count(report.rows, 'row')} in {seconds(report.took_s)} ({rate(report.rows_per_s)} rows/s)",
         count(report.files, "file"),
     ]
     if report.exchange is not None:

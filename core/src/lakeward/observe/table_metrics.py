@@ -31,8 +31,7 @@ def service_metrics(report: ServiceReport) -> Iterable[Metric]:
     for name in STATES:
         state.add_metric([name], float(name == report.state))
     yield state
-    running = sum(table.round is not None and table.round.outcome == "running" for table in report.tables)
-    yield GaugeMetricFamily("lakeward_rounds_running", "Rounds that run now.", value=running)
+    yield GaugeMetricFamily("lakeward_rounds_running", "Rounds that run now.", value=len(report.running))
     yield GaugeMetricFamily("lakeward_lease_buckets", "Buckets whose snapshot is leased.", value=report.leased)
     yield GaugeMetricFamily(
         "lakeward_lease_releasing_buckets", "Buckets whose lease is still to be released.", value=report.releasing

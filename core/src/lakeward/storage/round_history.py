@@ -11,14 +11,14 @@ import threading
 from collections import deque
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 import structlog
 
 from lakeward.errors import LakewardError, StorageError
 from lakeward.local_files import is_local, make_private, open_private, refusal
-from lakeward.model.round_record import RoundRecord
+from lakeward.model.status import RoundReport
 from lakeward.repeated_failure import RepeatedFailure
 
 if TYPE_CHECKING:
@@ -29,18 +29,33 @@ if TYPE_CHECKING:
 HISTORY_FILE = "rounds.jsonl"
 KEPT = 100
 """So many of the newest rounds of each table are kept."""
-VERSION = 1
 _SLACK = 2
 """The file is written anew once it has so many times the lines that are kept."""
 _log = structlog.get_logger("lakeward.history")
 
 
 class _Line(msgspec.Struct, frozen=True):
-    version: int
-    round: RoundRecord
+    version: Literal[2]
+    round: RoundReport
 
 
-_LINES = msgspec.json.Decoder(_Line)
+class _FirstRound(msgspec.Struct, frozen=True):
+    """What version 1 has under another name, or in another form."""
+
+    round: str
+    started_ms: int
+    ended_ms: int
+    rows: int
+    aborted: int
+    exchanged_bytes: int | None
+
+
+class _FirstLine(msgspec.Struct, frozen=True):
+    version: Literal[1]
+    round: _FirstRound
+
+
+_LINES, _FIRST_LINES = msgspec.json.Decoder(_Line), msgspec.json.Decoder(_FirstLine)
 """Made while this is imported: threads that learn a type at the same time crash the process."""
 
 
@@ -52,20 +67,20 @@ class RoundHistory:
         self._name = f"{service}/{HISTORY_FILE}"
         self._lines = -1
         """In the file; below 0 before it was read."""
-        self._kept: dict[int, deque[RoundRecord]] = {}
+        self._kept: dict[int, deque[RoundReport]] = {}
 
-    def read(self) -> list[RoundRecord]:
+    def read(self) -> list[RoundReport]:
         """Return the rounds that are kept, the newest first.
 
         Raises:
             StorageError: the file cannot be read.
         """
         lines = (self._files.read(self._name) or b"").split(b"\n")
-        found = [record for line in lines if (record := _record(line)) is not None]
-        kept: dict[int, deque[RoundRecord]] = {}
+        found = [record for line in lines if (record := _report(line)) is not None]
+        kept: dict[int, deque[RoundReport]] = {}
         for record in found:
             kept.setdefault(record.table_id, deque(maxlen=KEPT)).append(record)
-        return sorted((one for each in kept.values() for one in each), key=lambda one: one.ended_ms, reverse=True)
+        return sorted((one for each in kept.values() for one in each), key=_ended_ms, reverse=True)
 
     def complete_ms(self) -> dict[int, int]:
         """Return by table id the moment up to which the lake is known to be complete; nothing if it cannot be read."""
@@ -80,7 +95,7 @@ class RoundHistory:
                 found[record.table_id] = max(record.complete_ms, found.get(record.table_id, record.complete_ms))
         return found
 
-    def add(self, record: RoundRecord) -> None:
+    def add(self, record: RoundReport) -> None:
         """Append a round.
 
         Raises:
@@ -98,11 +113,11 @@ class RoundHistory:
             self._append(_encoded(record))
             self._lines += 1
         else:
-            ordered = sorted((one for each in self._kept.values() for one in each), key=lambda one: one.ended_ms)
+            ordered = sorted((one for each in self._kept.values() for one in each), key=_ended_ms)
             self._files.write(self._name, b"".join(map(_encoded, ordered)))
             self._lines = held
 
-    def _add_newest(self, record: RoundRecord) -> None:
+    def _add_newest(self, record: RoundReport) -> None:
         self._kept.setdefault(record.table_id, deque(maxlen=KEPT)).append(record)
 
     def _append(self, line: bytes) -> None:
@@ -124,14 +139,14 @@ class HistoryWriter:
 
     def __init__(self, history: RoundHistory) -> None:
         self._history = history
-        self._queue: SimpleQueue[RoundRecord | None] = SimpleQueue()
+        self._queue: SimpleQueue[RoundReport | None] = SimpleQueue()
         self._trouble = RepeatedFailure(
             _log.warning, "a round that ended could not be recorded", "rounds that end are recorded again"
         )
         self._thread = threading.Thread(target=self._run, name="history", daemon=True)
         self._thread.start()
 
-    def add(self, record: RoundRecord) -> None:
+    def add(self, record: RoundReport) -> None:
         """Take a round that has ended; returns at once."""
         self._queue.put(record)
 
@@ -145,24 +160,44 @@ class HistoryWriter:
             try:
                 self._history.add(record)
             except LakewardError as error:
-                self._trouble.failed(str(error), round=record.round)
+                self._trouble.failed(str(error), round=record.round_name)
             else:
                 self._trouble.succeeded()
 
 
-def find_rounds(records: Iterable[RoundRecord], name: str) -> list[RoundRecord]:
+def find_rounds(records: Iterable[RoundReport], name: str) -> list[RoundReport]:
     """Return those of all records whose name is this: the full one, or its last part `TABLE_ID-EPOCH-NUMBER`."""
-    return [one for one in records if name in {one.round, one.round.rpartition("/")[2]}]
+    return [one for one in records if name in {one.round_name, one.short_name}]
 
 
-def _encoded(record: RoundRecord) -> bytes:
-    return msgspec.json.encode(_Line(VERSION, record)) + b"\n"
+def _ended_ms(report: RoundReport) -> int:
+    return report.ended_ms or report.started_ms
 
 
-def _record(line: bytes) -> RoundRecord | None:
+def _encoded(report: RoundReport) -> bytes:
+    return msgspec.json.encode(_Line(2, report)) + b"\n"
+
+
+def _report(line: bytes) -> RoundReport | None:
     """Return a line's round; None for one that is cut off, damaged, or of a later version."""
-    try:
-        decoded = _LINES.decode(line) if line.strip() else None
-    except msgspec.MsgspecError:
-        return None
-    return decoded.round if decoded is not None and decoded.version == VERSION else None
+    for decode in (_newest_version, _first_version):
+        try:
+            return decode(line)
+        except msgspec.MsgspecError:
+            continue
+    return None
+
+
+def _newest_version(line: bytes) -> RoundReport:
+    return _LINES.decode(line).round
+
+
+def _first_version(line: bytes) -> RoundReport:
+    old, same = _FIRST_LINES.decode(line).round, msgspec.json.decode(line)["round"]
+    changed = {
+        "round_name": old.round,
+        "rows_per_s": old.rows * 1000 / max(old.ended_ms - old.started_ms, 1),
+        "checkpoint": {"aborted": old.aborted} if old.aborted else None,
+        "exchange": None if old.exchanged_bytes is None else {"sent_bytes": old.exchanged_bytes},
+    }
+    return msgspec.convert({**same, **changed}, RoundReport)

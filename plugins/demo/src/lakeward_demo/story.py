@@ -181,8 +181,8 @@ class _Story:
         """Return the bytes that the rounds of each table exchanged; of very many rounds, those of the newest."""
         found: dict[str, int] = {}
         for one in open_history(self._loaded).read():
-            if one.exchanged_bytes is not None:
-                found[one.table] = found.get(one.table, 0) + one.exchanged_bytes
+            if one.exchange is not None:
+                found[one.table] = found.get(one.table, 0) + one.exchange.sent_bytes
         return found
 
 

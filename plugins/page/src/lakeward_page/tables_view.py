@@ -15,7 +15,6 @@ from lakeward.observe.extend import (
     rate,
     seconds,
     size,
-    with_running_round,
 )
 
 if TYPE_CHECKING:
@@ -138,7 +137,7 @@ def table_row(table: TableReport, now_ms: int) -> TableRow:
 
 def running_rounds(report: ServiceReport) -> tuple[RunningRound, ...]:
     """Describe the rounds that run now."""
-    return tuple(_running(table, found, report.written_ms) for table, found in with_running_round(report))
+    return tuple(_running(table, found, report.written_ms) for table, found in report.running)
 
 
 def _running(table: TableReport, found: RoundReport, now_ms: int) -> RunningRound:
@@ -193,7 +192,7 @@ def _last_failure(last: RoundReport | None) -> str:
     """Name the last round if it failed, as `lakeward rounds show` takes it; else return a dash."""
     if last is None or last.outcome not in _FAILED or last.ended_ms is None:
         return "\u2013"
-    return f"round {last.round_name.rpartition('/')[2]} {last.outcome} at {date_time(last.ended_ms)}"
+    return f"round {last.short_name} {last.outcome} at {date_time(last.ended_ms)}"
 
 
 def _phase(text: str) -> Badge:

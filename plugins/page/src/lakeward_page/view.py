@@ -165,8 +165,9 @@ def _figures(report: ServiceReport, rows: Sequence[TableRow], now_ms: int) -> It
     wrong = sum(row.status.kind in {"bad", "warn"} for row in rows) - late
     yield Figure("Tables that are well", f"{len(rows) - late - wrong:,} of {len(rows):,}", _not_well(late, wrong))
     waiting = sum(table.queue_position is not None for table in report.tables)
-    running = sum(table.round is not None and table.round.outcome == "running" for table in report.tables)
-    yield Figure("Rounds running", count(running), "1 table waits" if waiting == 1 else f"{waiting:,} tables wait")
+    yield Figure(
+        "Rounds running", count(len(report.running)), "1 table waits" if waiting == 1 else f"{waiting:,} tables wait"
+    )
     yield _held(report.tables)
     yield Figure("Snapshots leased", count(report.leased), _lease(report, now_ms))
     files = [table.lake_files for table in report.tables if table.lake_files is not None]

@@ -80,7 +80,8 @@ def _describe(schema: dict[str, Any], named: dict[str, Any], at: str, found: dic
 
 
 def _describe_object(schema: dict[str, Any], named: dict[str, Any], at: str, found: dict[str, str]) -> str:
-    tags = [one["enum"][0] for one in schema["properties"].values() if "enum" in one and len(one["enum"]) == 1]
+    only = [one["enum"][0] for one in schema["properties"].values() if len(one.get("enum", ())) == 1]
+    tags = [value for value in only if isinstance(value, str)]  # a number is a version
     inside = f"{at}({tags[0]})" if tags else at
     for name, field in schema["properties"].items():
         left_out = "" if name in schema["required"] else ", may be left out"

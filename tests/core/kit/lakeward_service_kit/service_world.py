@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lakeward.coordinator.service.service import Service, ServiceEnd
-    from lakeward.model.round_record import RoundRecord
     from lakeward.model.status import RoundReport, ServiceReport
     from lakeward.ports import Clock
 
@@ -136,8 +135,7 @@ class World:
     lake: FolderLake
     backend: PlainBackend
     clock: Clock = field(default_factory=SystemClock)
-    rounds: list[tuple[str, RoundReport]] = field(default_factory=list)
-    records: list[RoundRecord] = field(default_factory=list)
+    rounds: list[RoundReport] = field(default_factory=list)
     reports: list[ServiceReport] = field(default_factory=list)
     rules: Callable[[TablePath], TableSettings] = lambda _path: TableSettings()
     paused: frozenset[str] = frozenset()
@@ -203,7 +201,7 @@ class World:
 
     def outcomes(self, path: TablePath) -> list[str]:
         """Return how the rounds of a table ended."""
-        return [report.outcome for name, report in self.rounds if name == str(path)]
+        return [report.outcome for report in self.rounds if report.table == str(path)]
 
     def _options(self) -> ServiceOptions:
         return ServiceOptions(
@@ -212,8 +210,7 @@ class World:
             paused=lambda: self.paused,
             resumed=lambda: self.resumed,
             on_report=self.reports.append,
-            on_round=lambda name, report: self.rounds.append((name, report)),
-            on_record=self.records.append,
+            on_round=self.rounds.append,
             host="127.0.0.1",
             bind="127.0.0.1",
             spark_ui=None,

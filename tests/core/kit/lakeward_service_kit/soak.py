@@ -203,15 +203,14 @@ class Soak:
             max_round_s=120.0,
             on_report=lambda _: None,
             on_round=self._on_round,
-            on_record=lambda _: None,  # the world keeps every record
             forget_every_s=2.0,
         )
 
-    def _on_round(self, name: str, report: RoundReport) -> None:
+    def _on_round(self, report: RoundReport) -> None:
         self._rounds += 1
         self.world.backend.calls.clear()
         self.outcomes[report.outcome] = self.outcomes.get(report.outcome, 0) + 1
-        self._over.put_nowait(name.partition(".")[2])
+        self._over.put_nowait(report.table.partition(".")[2])
 
     def _make(self, path: TablePath) -> None:
         keyed = path.table.endswith("keyed")

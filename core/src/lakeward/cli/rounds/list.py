@@ -13,13 +13,11 @@ from lakeward.cli.output import Columns
 from lakeward.cli.service_line import see_service
 from lakeward.model.tables import TablePath
 from lakeward.observe.format import count, date_time, promise, seconds, size
-from lakeward.observe.running_rounds import RoundInProgress, running_rounds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakeward.model.round_record import RoundRecord
-    from lakeward.observe.services import ServiceSeen
+    from lakeward.model.status import RoundReport, TableReport
 
 _RESULT = ("outcome", "kind", "took", "promise", "rows#", "size#", "files#")
 _NAMES = ("ended", "table", "round", *_RESULT, "most of its time", "why")
@@ -49,34 +47,35 @@ def list_rounds(invocation: Invocation, *, table: str | None, most: int) -> None
     path = None if table is None else TablePath.parse(table)
     loaded = invocation.load()
     seen, every = see_service(loaded), open_history(loaded).read()
-    running = [one for one in _running(seen) if path is None or one.table == str(path)]
+    report = seen.report if seen.running else None
+    pairs = [] if report is None else sorted(report.running, key=lambda pair: (-pair[1].started_ms, pair[0].path))
+    running = [pair for pair in pairs if path is None or pair[0].path == str(path)]
     found = [one for one in every if path is None or one.table == str(path)][:most]
     parts: list[str | Columns] = [Columns(_NAMES, [_row(one) for one in found]) if found else _nothing(path, every)]
-    if running:
-        parts = ["Running:", Columns(_RUNNING, [_running_row(one) for one in running]), "", "Ended:", *parts]
-    invocation.output.show({"running": running, "rounds": found}, *parts)
+    if running and report is not None:
+        rows = [_running_row(table, one, report.written_ms) for table, one in running]
+        parts = ["Running:", Columns(_RUNNING, rows), "", "Ended:", *parts]
+    invocation.output.show({"running": [table for table, _ in running], "rounds": found}, *parts)
 
 
-def _running(seen: ServiceSeen) -> tuple[RoundInProgress, ...]:
-    return running_rounds(seen.report) if seen.running and seen.report is not None else ()
-
-
-def _running_row(one: RoundInProgress) -> tuple[object, ...]:
+def _running_row(table: TableReport, one: RoundReport, seen_ms: int) -> tuple[object, ...]:
+    # Of its subtasks, since its checkpoint if it went on from one.
+    attempts = max((subtask.attempt for subtask in one.subtasks), default=0)
     return (
         date_time(one.started_ms),
-        one.table,
-        one.round.rpartition("/")[2],
-        one.state,
-        seconds(max(0, one.seen_ms - one.started_ms) / 1000),
+        table.path,
+        one.short_name,
+        table.status,
+        seconds(max(0, seen_ms - one.started_ms) / 1000),
         count(one.rows),
         f"{one.splits_done} of {one.splits}",
         f"{one.slots} of {one.slots_asked}" if one.slots_asked else "",
-        count(one.attempts) if one.attempts else "",
-        _why(one),
+        count(attempts) if attempts else "",
+        why(one),
     )
 
 
-def _nothing(path: TablePath | None, every: Sequence[RoundRecord]) -> str:
+def _nothing(path: TablePath | None, every: Sequence[RoundReport]) -> str:
     if path is None or not every:
         return f"No round{'' if path is None else f' of {path}'} has ended yet."
     known = sorted({one.table for one in every})
@@ -84,28 +83,29 @@ def _nothing(path: TablePath | None, every: Sequence[RoundRecord]) -> str:
     return f"No round of {path} has ended yet. There are rounds of {', '.join(like or known[:_LIKE_MOST])}."
 
 
-def _row(one: RoundRecord) -> tuple[object, ...]:
+def _row(one: RoundReport) -> tuple[object, ...]:
     return (
-        date_time(one.ended_ms),
+        "" if one.ended_ms is None else date_time(one.ended_ms),
         one.table,
-        one.round.rpartition("/")[2],
+        one.short_name,
         one.outcome,
         one.kind,
-        seconds((one.ended_ms - one.started_ms) / 1000),
+        seconds(one.took_s),
         promise(one.missed_by_s),
         count(one.rows),
         size(one.size_bytes),
         count(one.files),
         _longest(one),
-        _why(one),
+        why(one),
     )
 
 
-def _why(one: RoundRecord | RoundInProgress) -> str:
+def why(one: RoundReport) -> str:
+    """Return why a round fails or has failed, after its code; empty where it does not."""
     return f"[{one.code}] {one.reason}" if one.code and one.reason else one.reason
 
 
-def _longest(one: RoundRecord) -> str:
+def _longest(one: RoundReport) -> str:
     phases = [(one.timings_s[name], name) for name in _SEQUENTIAL if name in one.timings_s]
     if not phases:
         return ""

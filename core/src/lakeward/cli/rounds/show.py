@@ -9,6 +9,7 @@ import click
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.open_plugins import open_history
 from lakeward.cli.output import Columns
+from lakeward.cli.rounds.list import why
 from lakeward.errors import UsageError
 from lakeward.observe.format import count, date_time, promise, seconds, size
 from lakeward.storage.round_history import find_rounds
@@ -16,7 +17,7 @@ from lakeward.storage.round_history import find_rounds
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lakeward.model.round_record import RoundRecord
+    from lakeward.model.status import RoundReport
 
 _MEANINGS = {
     "enumerate": "opening the lake table, listing buckets, making splits",
@@ -51,8 +52,8 @@ def show_round(invocation: Invocation, *, name: str) -> None:
     invocation.output.show(found[0], *_parts(found[0], others=len(found) - 1))
 
 
-def _parts(one: RoundRecord, others: int) -> Iterator[str | Columns]:
-    yield f"round {one.round} of {one.table}: {one.outcome}"
+def _parts(one: RoundReport, others: int) -> Iterator[str | Columns]:
+    yield f"round {one.round_name} of {one.table}: {one.outcome}"
     if others:
         yield f"({count(others, 'older round')} of other starts have this short name: name the full one to see it)"
     facts = list(_facts(one))
@@ -65,19 +66,19 @@ def _parts(one: RoundRecord, others: int) -> Iterator[str | Columns]:
         yield Columns(("bucket", "offset after the round#"), [(b, count(n)) for b, n in one.offsets.items()])
 
 
-def _facts(one: RoundRecord) -> Iterator[tuple[str, str]]:
-    took = seconds((one.ended_ms - one.started_ms) / 1000)
-    yield "when", f"{date_time(one.started_ms)} to {date_time(one.ended_ms)}, {took}"
+def _facts(one: RoundReport) -> Iterator[tuple[str, str]]:
+    ended_ms = one.ended_ms or one.started_ms
+    yield "when", f"{date_time(one.started_ms)} to {date_time(ended_ms)}, {seconds(one.took_s)}"
     yield (
         "read",
         f"{one.kind or 'nothing'}: {count(one.rows, 'row')}, {one.splits_done} of {count(one.splits, 'split')}",
     )
     yield "wrote", f"{count(one.files, 'file')}, {size(one.size_bytes)}"
-    if one.exchanged_bytes is not None:
-        yield "exchanged", size(one.exchanged_bytes)
+    if one.exchange is not None:
+        yield "exchanged", size(one.exchange.sent_bytes)
     yield "lake snapshot", "none" if one.snapshot_id is None else str(one.snapshot_id)
     if one.complete_ms is not None:
-        age = seconds(max(0.0, (one.ended_ms - one.complete_ms) / 1000))
+        age = seconds(max(0.0, (ended_ms - one.complete_ms) / 1000))
         yield "complete up to", f"{date_time(one.complete_ms)}, {age} before it ended"
     if one.freshness_s is not None:
         verdict = promise(one.missed_by_s)
@@ -88,13 +89,13 @@ def _facts(one: RoundRecord) -> Iterator[tuple[str, str]]:
     resumed = f"; resumed from {one.resumed_from}" if one.resumed_from else ""
     yield "checkpoints", f"{one.checkpoints} completed, {one.aborted} aborted{resumed}"
     if one.reason:
-        yield "why", f"[{one.code}] {one.reason}" if one.code else one.reason
+        yield "why", why(one)
 
 
-def _phases(one: RoundRecord) -> list[str]:
+def _phases(one: RoundReport) -> list[str]:
     known = [name for name in _MEANINGS if name in one.timings_s]
     return [*known, *(name for name in one.timings_s if name not in _MEANINGS)]
 
 
-def _phase(one: RoundRecord, name: str) -> tuple[str, str, str]:
+def _phase(one: RoundReport, name: str) -> tuple[str, str, str]:
     return name, f"{one.timings_s[name]:.2f}", _MEANINGS.get(name, "")

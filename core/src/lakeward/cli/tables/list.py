@@ -163,7 +163,7 @@ def _layout(line: TableLine) -> tuple[str, str]:
 def _round(report: RoundReport | None) -> str:
     if report is None:
         return ""
-    taken = "" if report.ended_ms is None else f" in {seconds((report.ended_ms - report.started_ms) / 1000)}"
+    taken = "" if report.ended_ms is None else f" in {seconds(report.took_s)}"
     return f"{report.outcome}, {count(report.rows, 'row')}{taken}"
 
 

@@ -1,11 +1,10 @@
-"""Describes a round: for people while it runs and once it has ended, and as it is kept."""
+"""Describes a round: while it runs, and once it has ended."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from lakeward.model.results import sum_timings
-from lakeward.model.round_record import RoundRecord
 from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.status import CheckpointReport, RoundReport
 
@@ -22,8 +21,9 @@ _OFFSETS_MOST = 256
 
 
 def report(one: Round, now_ms: int, now: float) -> RoundReport:
-    """Describe a round for people; now in milliseconds since 1970, and in seconds on the service's clock."""
+    """Describe a round; now in milliseconds since 1970, and in seconds on the service's clock."""
     facts, job = one.facts, one.job
+    offsets = None if facts.ended_ms is None else facts.committed
     live = job if facts.ended_ms is None else None
     there, asked = (live.subtasks.there, live.subtasks.slots.asked) if live is not None else (0, 0)
     rows, size, done = job.counts() if job is not None else (0, 0, 0)
@@ -51,38 +51,15 @@ def report(one: Round, now_ms: int, now: float) -> RoundReport:
         exchange=job.exchange() if job is not None else None,
         subtasks=live.subtasks.reports(now) if live is not None else (),
         lag_rows=facts.lag_rows() if facts.outcome == "committed" else None,
-    )
-
-
-def record(one: Round, ended: RoundReport) -> RoundRecord:
-    """Describe a round that has ended as it is kept; `ended` is its report."""
-    facts, job = one.facts, one.job
-    offsets = facts.committed or {}
-    return RoundRecord(
         table=str(facts.assignment.path),
         table_id=facts.table_id,
-        round=ended.round_name,
-        outcome=ended.outcome,
         kind=_kind_of_splits(facts),
-        started_ms=ended.started_ms,
-        ended_ms=ended.ended_ms or ended.started_ms,
-        rows=ended.rows,
-        splits=ended.splits,
-        splits_done=ended.splits_done,
-        files=ended.files,
-        size_bytes=ended.size_bytes,
-        snapshot_id=ended.snapshot_id,
-        timings_s=ended.timings_s,
-        offsets={str(bucket): offsets[bucket] for bucket in offsets} if len(offsets) <= _OFFSETS_MOST else {},
-        end_offset=sum(offsets.values()) if facts.committed is not None else None,
+        offsets={} if offsets is None or len(offsets) > _OFFSETS_MOST else {str(one): offsets[one] for one in offsets},
+        end_offset=None if offsets is None else sum(offsets.values()),
         launches=0 if job is None else job.launches.number,
         failovers=facts.failovers,
         checkpoints=facts.checkpoints,
-        aborted=facts.aborted,
         resumed_from="" if facts.restored is None else str(facts.restored.ref),
-        exchanged_bytes=None if ended.exchange is None else ended.exchange.sent_bytes,
-        reason=ended.reason,
-        code=facts.code,
         complete_ms=facts.complete_ms(),
         freshness_s=facts.assignment.freshness_s,
     )

@@ -20,8 +20,7 @@ _log = structlog.get_logger("lakeward.rounds")
 def log_end(facts: RoundFacts, report: RoundReport) -> None:
     """Log a round that has ended, and pass its span on; `report` is of it."""
     if facts.trace is not None:
-        counts = {"attempt": facts.number, "checkpoints": facts.checkpoints, "failovers": facts.failovers}
-        facts.trace.ended(report, running=facts.phase, code=facts.code, facts=counts)
+        facts.trace.ended(report, running=facts.phase, attempt=facts.number)
     outcome = facts.outcome
     failed = outcome in _FAILED or (outcome == "committed" and bool(report.reason))
     quiet = outcome == _IDLE or facts.code == LakeAwayError.code  # the service says of all tables that it is away
@@ -29,11 +28,11 @@ def log_end(facts: RoundFacts, report: RoundReport) -> None:
     log(
         f"round {outcome}",
         **facts.log_fields,
-        seconds=round(((report.ended_ms or report.started_ms) - report.started_ms) / 1000, 3),
+        seconds=round(report.took_s, 3),
         rows=report.rows,
         files=report.files,
         size_bytes=report.size_bytes,
         **({} if report.snapshot_id is None else {"snapshot_id": report.snapshot_id}),
         **({"reason": report.reason} if report.reason else {}),
-        **({"code": facts.code} if facts.code else {}),
+        **({"code": report.code} if report.code else {}),
     )

@@ -76,18 +76,18 @@ class RoundTrace:
         if name == "commit":
             self._since_ms = times_ms[1]
 
-    def ended(self, report: RoundReport, *, running: str, code: str, facts: Mapping[str, int]) -> None:
+    def ended(self, report: RoundReport, *, running: str, attempt: int) -> None:
         """Note the end of the round.
 
-        `running`: the phase that it was in, which failed if the round did; empty if it was between two. `code`: of the
-        error that it failed with, empty where there is none. `facts`: further figures, by name.
+        `running`: the phase that it was in, which failed if the round did; empty if it was between two. `attempt`: 1
+        for the first one since the table's last successful round.
         """
         if report.outcome == _IDLE:
             return
         self._let_go()
         ended_ms = report.ended_ms or self._since_ms
         error = "" if report.outcome in _WELL else report.reason or report.outcome
-        failed = {"error.type": code} if error and code else {}
+        failed = {"error.type": report.code} if error and report.code else {}
         if running and error:
             self._pass_on(
                 self._span(running, self._next_key(running), ROUND, (self._since_ms, ended_ms), failed, error=error)
@@ -98,7 +98,9 @@ class RoundTrace:
             "lakeward.bytes": report.size_bytes,
             "lakeward.files": report.files,
             "lakeward.splits": report.splits,
-            **{f"lakeward.{name}": value for name, value in facts.items()},
+            "lakeward.attempt": attempt,
+            "lakeward.checkpoints": report.checkpoints,
+            "lakeward.failovers": report.failovers,
             **failed,
         }
         if report.snapshot_id is not None:

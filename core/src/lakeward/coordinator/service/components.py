@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from lakeward.coordinator.state.state_writer import ServiceStateWriter
     from lakeward.hooks.backend import LeaseBackend
     from lakeward.model.identity import Incarnation
-    from lakeward.model.round_record import RoundRecord
     from lakeward.model.settings import Settings, TableSettings
     from lakeward.model.spans import RoundSpan
     from lakeward.model.status import RoundReport, ServiceReport
@@ -43,10 +42,6 @@ def _nothing() -> None:
     """Change nothing."""
 
 
-def _keep_nothing(_record: RoundRecord) -> None:
-    """Keep no history."""
-
-
 @dataclass(frozen=True, slots=True)
 class ServiceOptions:
     """How a service behaves. Seconds where a name ends in `_s`."""
@@ -58,7 +53,8 @@ class ServiceOptions:
     resumed: Callable[[], Mapping[str, int]]
     """Returns by table name how often a resume was requested; called in each turn of the loop."""
     on_report: Callable[[ServiceReport], None]
-    on_round: Callable[[str, RoundReport], None]
+    on_round: Callable[[RoundReport], None]
+    """Takes each round that has ended and had something to do; returns at once."""
     host: str
     """Where subtasks reach us."""
     bind: str
@@ -73,8 +69,6 @@ class ServiceOptions:
     """Longest sleep of the loop: after it the loop checks for silent subtasks, pauses and due reports."""
     forget_every_s: float = 3600.0
     """Seconds between two checks for tables that were dropped while they had no round."""
-    on_record: Callable[[RoundRecord], None] = _keep_nothing
-    """Takes each round that has ended and had something to do; returns at once."""
     mirrors: bool = False
     """Whether any table may be mirrored; if not, the source's tables are not listed for that."""
     refresh: Callable[[], None] = _nothing

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
 
-from lakeward.coordinator.rounds.report import record, report
+from lakeward.coordinator.rounds.report import report
 from lakeward.coordinator.service.lake_outage import LakeOutage
 from lakeward.errors import LakeAwayError, LakewardError
 from lakeward.machines.rounds import Phase, TableStatus
@@ -83,10 +84,10 @@ class Reporter:
         history.round_ended(facts, ended.rows)
         self._outage.round_ended(facts, self._tables_in_hand())
         if facts.outcome not in _QUIET and not (facts.outcome == "stopped" and one.job is None):
-            history.last = ended
+            # The report of all tables is written twice a second: it has no room for the offsets of every bucket.
+            history.last = replace(ended, offsets={})
             self.report(force=self._took_s <= _QUICK_S)
-            self._options.on_round(history.path, ended)
-            self._options.on_record(record(one, ended))
+            self._options.on_round(ended)
 
     def forget(self, table_id: int, reason: str) -> None:
         """Record that a table's assignment ended, and why."""
