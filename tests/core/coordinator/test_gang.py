@@ -638,6 +638,6 @@ def test_what_the_subtasks_report_of_the_exchange_is_summed_and_says_how_uneven_
         figures = msgspec.structs.replace(moved, timings_s={"partition": 0.5, "encode": 2.0})
         member.say(Progress(split_id="", rows=0, size_bytes=0, offset=0, exchange=figures))
     spent = {"partition": 1.0, "encode": 4.0}
-    summed = replace(spills, sent_bytes=400, received_bytes=400, queued_bytes=14, credit_wait_s=0.5, skew=1.5)
-    assert world.job.exchange() == replace(summed, markers_missing=2, timings_s=spent)
+    summed = structs.replace(spills, sent_bytes=400, received_bytes=400, queued_bytes=14, credit_wait_s=0.5, skew=1.5)
+    assert world.job.exchange() == structs.replace(summed, markers_missing=2, timings_s=spent)
     assert world.job.counts() == (0, 0, 0)

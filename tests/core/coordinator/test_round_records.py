@@ -85,6 +85,8 @@ def test_a_round_that_failed_is_recorded_with_the_errors_code(tmp_path: Path) ->
     assert (last.outcome, last.code, last.snapshot_id, last.end_offset) == ("failed", "LW-402", None, None)
     assert (last.complete_ms, last.freshness_s) == (None, 0.2)
     assert "cleaned from the log" in last.reason
+    (table,) = world.reports[-1].tables
+    assert (table.code, table.failure) == (last.code, last.reason)
 
 
 def damage_a_segment(world: World) -> Path:

@@ -5,61 +5,69 @@ from dataclasses import replace
 import pytest
 
 from lakeward.model.status import RoundReport, ServiceReport, TableCondition, TableReport
-from lakeward.observe.condition import STATUSES, ConditionTracker, TableFacts, table_condition
+from lakeward.observe.condition import STATUSES, Circumstances, ConditionTracker, table_condition
 
 NOW = 1_000_000
-SERVED = TableFacts("nyc.flights", NOW, running=True, phase="waiting", lag_rows=0, lag_s=0.0, freshness_s=60.0)
+AT = Circumstances(NOW, running=True, asked=True)
+SERVED = TableReport("nyc.flights", 7, "waiting", "", 0, 0.0, 1, 5, None, freshness_s=60.0)
 WAITING = replace(SERVED, lag_rows=5, lag_s=10.0)
-CASES: dict[str, list[tuple[TableFacts, str, str, int | None]]] = {
+CASES: dict[str, list[tuple[TableReport, Circumstances, str, str, int | None]]] = {
     "ok": [
-        (replace(SERVED, committed_ms=7), "The lake has everything.", "", 7),
-        (replace(SERVED, never_tiered=True), "Nothing to tier yet.", "", None),
-        (WAITING, "5 rows wait, the oldest for 10 s.", "", None),
-        (replace(WAITING, reason="waits for a slot"), "waits for a slot", "", None),
+        (replace(SERVED, committed_ms=7), AT, "The lake has everything.", "", 7),
+        (replace(SERVED, never_tiered=True), AT, "Nothing to tier yet.", "", None),
+        (WAITING, AT, "5 rows wait, the oldest for 10 s.", "", None),
+        (replace(WAITING, message="waits for a slot"), AT, "waits for a slot", "", None),
     ],
     "new": [
-        (replace(WAITING, never_tiered=True), "Never tiered; 5 rows wait, the oldest for 10 s.", "", NOW - 10_000),
-        (replace(SERVED, never_tiered=True, lag_rows=None, lag_s=None), "No round has been started yet.", "", None),
+        (replace(WAITING, never_tiered=True), AT, "Never tiered; 5 rows wait, the oldest for 10 s.", "", NOW - 10_000),
+        (replace(SERVED, never_tiered=True, lag_rows=None, lag_s=None), AT, "No round has been started yet.", "", None),
     ],
     "late": [
         (
-            replace(WAITING, lag_s=90.0, offered_every_s=180.0),
+            replace(WAITING, lag_s=90.0),
+            replace(AT, offered_every_s=180.0),
             "5 rows wait, the oldest for 1 min 30 s.",
             "The source offers it every 3 min 0 s at most: shorten its freshness there, or promise no less than that.",
             NOW - 30_000,
         ),
         (
             replace(WAITING, lag_s=90.0),
+            AT,
             "5 rows wait, the oldest for 1 min 30 s.",
             "If it stays late: more slots, fewer tables, or a longer freshness.",
             NOW - 30_000,
         ),
         (
-            replace(WAITING, lag_s=90.0, running=False, never_tiered=True),
+            replace(WAITING, lag_s=90.0, never_tiered=True),
+            replace(AT, running=False),
             "Never tiered; 5 rows wait, the oldest for 1 min 30 s. No service is running.",
             "Start the service: `lakeward run`.",
             NOW - 30_000,
         ),
         (
-            replace(SERVED, phase="committed", lag_rows=None, lag_s=None, freshness_s=None, due_ms=NOW - 1),
+            replace(SERVED, status="committed", lag_rows=None, lag_s=None, freshness_s=None, due_ms=NOW - 1),
+            AT,
             "It is tiered.",
             "If it stays late: more slots, fewer tables, or a longer freshness.",
             NOW - 1,
         ),
         (
-            replace(SERVED, phase="waiting", lag_rows=None, lag_s=None, freshness_s=None, due_ms=NOW - 1),
+            replace(SERVED, status="waiting", lag_rows=None, lag_s=None, freshness_s=None, due_ms=NOW - 1),
+            AT,
             "It waits for a round.",
             "If it stays late: more slots, fewer tables, or a longer freshness.",
             NOW - 1,
         ),
         (
-            replace(SERVED, phase="opening", lag_rows=None, lag_s=None, freshness_s=None, due_ms=NOW - 1),
+            replace(SERVED, status="opening", lag_rows=None, lag_s=None, freshness_s=None, due_ms=NOW - 1),
+            AT,
             "A round of it has begun.",
             "If it stays late: more slots, fewer tables, or a longer freshness.",
             NOW - 1,
         ),
         (
             replace(WAITING, lag_s=None, due_ms=NOW - 1),
+            AT,
             "5 rows wait.",
             "If it stays late: more slots, fewer tables, or a longer freshness.",
             NOW - 1,
@@ -67,19 +75,22 @@ CASES: dict[str, list[tuple[TableFacts, str, str, int | None]]] = {
     ],
     "retrying": [
         (
-            replace(WAITING, phase="backoff", reason="disk full (try 2, again in 9 s)", failing_since_ms=5),
+            replace(WAITING, status="backoff", message="disk full (try 2, again in 9 s)", failing_since_ms=5),
+            AT,
             "disk full (try 2, again in 9 s)",
             "Nothing, unless it stays so; then the log has the details.",
             5,
         ),
         (
-            replace(WAITING, phase="running", failure="disk full", failing_since_ms=5),
+            replace(WAITING, status="running", failure="disk full", failing_since_ms=5),
+            AT,
             "disk full",
             "Nothing, unless it stays so; then the log has the details.",
             5,
         ),
         (
-            replace(WAITING, running=False, phase="failed", reason="disk full.", failing_since_ms=5),
+            replace(WAITING, status="failed", message="disk full.", failing_since_ms=5),
+            replace(AT, running=False),
             "disk full. 5 rows wait, the oldest for 10 s. No service is running.",
             "Start the service: `lakeward run`.",
             5,
@@ -87,13 +98,15 @@ CASES: dict[str, list[tuple[TableFacts, str, str, int | None]]] = {
     ],
     "suspended": [
         (
-            replace(WAITING, phase="suspended", reason="column 'id' does not fit", failing_since_ms=5),
+            replace(WAITING, status="suspended", message="column 'id' does not fit", failing_since_ms=5),
+            AT,
             "column 'id' does not fit",
             "Remove the cause, then `lakeward tables resume nyc.flights`.",
             5,
         ),
         (
-            replace(WAITING, running=False, phase="suspended", reason="column 'id' does not fit"),
+            replace(WAITING, status="suspended", message="column 'id' does not fit"),
+            replace(AT, running=False),
             "column 'id' does not fit. 5 rows wait, the oldest for 10 s. No service is running.",
             "Remove the cause, then start the service.",
             None,
@@ -101,7 +114,8 @@ CASES: dict[str, list[tuple[TableFacts, str, str, int | None]]] = {
     ],
     "paused": [
         (
-            replace(WAITING, paused=True, phase="suspended", reason="is less important"),
+            replace(WAITING, status="suspended", message="is less important"),
+            replace(AT, paused=True),
             "Paused by `lakeward tables pause`; 5 rows wait, the oldest for 10 s.",
             "To tier it again: `lakeward tables resume nyc.flights`.",
             None,
@@ -109,7 +123,8 @@ CASES: dict[str, list[tuple[TableFacts, str, str, int | None]]] = {
     ],
     "lake-gone": [
         (
-            replace(SERVED, wrong="lake-gone", why="it had commits"),
+            SERVED,
+            replace(AT, wrong="lake-gone", why="it had commits"),
             "it had commits",
             "Restore the lake table, or run `lakeward tables accept nyc.flights`.",
             None,
@@ -117,7 +132,8 @@ CASES: dict[str, list[tuple[TableFacts, str, str, int | None]]] = {
     ],
     "offsets-back": [
         (
-            replace(SERVED, wrong="offsets-back", why="went back", paused=True),
+            SERVED,
+            replace(AT, wrong="offsets-back", why="went back", paused=True),
             "went back",
             "Roll the lake table back, or run `lakeward tables accept nyc.flights`.",
             None,
@@ -125,7 +141,8 @@ CASES: dict[str, list[tuple[TableFacts, str, str, int | None]]] = {
     ],
     "unreadable": [
         (
-            replace(SERVED, wrong="unreadable", why="no answer", lag_rows=None),
+            replace(SERVED, lag_rows=None),
+            replace(AT, wrong="unreadable", why="no answer"),
             "no answer",
             "Look whether source and lake can be reached: `lakeward doctor`.",
             None,
@@ -141,8 +158,8 @@ REPORT = ServiceReport("nyc", "nyc-1-00", 1, "serving", NOW, None, (TABLE,), Non
     ("status", "number"), [(status, n) for status, cases in CASES.items() for n in range(len(cases))]
 )
 def test_each_status_has_its_cause_what_to_do_and_since_when(status: str, number: int) -> None:
-    known, message, action, since_ms = CASES[status][number]
-    assert table_condition(known) == TableCondition(status, message, action, since_ms)
+    table, at, message, action, since_ms = CASES[status][number]
+    assert table_condition(table, at) == TableCondition(status, message, action, since_ms)
 
 
 def test_no_status_is_without_a_case() -> None:
@@ -150,14 +167,14 @@ def test_no_status_is_without_a_case() -> None:
 
 
 def test_a_status_that_stays_keeps_its_beginning() -> None:
-    before = TableCondition("late", "3 rows wait", "", 11)
-    assert table_condition(replace(WAITING, lag_s=90.0, before=before)).since_ms == 11
-    assert table_condition(replace(WAITING, before=before)).since_ms is None
+    at = replace(AT, before=TableCondition("late", "3 rows wait", "", 11))
+    assert table_condition(replace(WAITING, lag_s=90.0), at).since_ms == 11
+    assert table_condition(WAITING, at).since_ms is None
 
 
 def test_a_caught_up_table_is_not_failing_any_more_when_no_service_runs() -> None:
-    known = replace(SERVED, running=False, phase="backoff", reason="disk full", failing_since_ms=5)
-    assert table_condition(known).status == "ok"
+    known = replace(SERVED, status="backoff", message="disk full", failing_since_ms=5)
+    assert table_condition(known, replace(AT, running=False)).status == "ok"
 
 
 def test_the_report_of_a_service_says_since_when_a_table_is_as_it_is() -> None:
@@ -169,6 +186,12 @@ def test_the_report_of_a_service_says_since_when_a_table_is_as_it_is() -> None:
     assert first == second == TableCondition("ok", "The lake has everything.", "", NOW)
     assert paused is not None
     assert (paused.status, paused.since_ms) == ("paused", NOW + 9000)
+
+
+def test_a_table_that_is_ok_is_so_since_its_service_has_found_it_so_whenever_its_last_commit_was() -> None:
+    report = replace(REPORT, tables=(replace(TABLE, committed_ms=7),))
+    (table,) = ConditionTracker(None).describe(report, frozenset()).tables
+    assert table.shown == TableCondition("ok", "The lake has everything.", "", NOW)
 
 
 def test_a_start_that_found_nothing_new_does_not_call_the_table_never_tiered() -> None:

@@ -82,8 +82,14 @@ def test_a_table_that_was_never_tiered_is_new(place: Place) -> None:
     place.load(10)
     place.clock.advance(3.0)
     (line,) = place.look()
-    assert (line.status, line.tiered, line.end, line.lag_rows, line.lag_s) == ("new", 0, 10, 10, 3.0)
-    assert line.message == "Never tiered; 10 rows wait, the oldest for 3.0 s. No service is running."
+    assert (line.report.shown.status, line.tiered, line.end, line.report.lag_rows, line.report.lag_s) == (
+        "new",
+        0,
+        10,
+        10,
+        3.0,
+    )
+    assert line.report.shown.message == "Never tiered; 10 rows wait, the oldest for 3.0 s. No service is running."
 
 
 def test_rows_that_wait_for_a_time_that_the_source_cannot_say_are_not_said_to_have_just_come(place: Place) -> None:
@@ -97,8 +103,8 @@ def test_rows_that_wait_for_a_time_that_the_source_cannot_say_are_not_said_to_ha
     place.load(10)
     place.source = Silent(place.store)
     (line,) = place.look()
-    assert (line.lag_rows, line.lag_s) == (10, None)
-    assert line.message == "Never tiered; 10 rows wait. No service is running."
+    assert (line.report.lag_rows, line.report.lag_s) == (10, None)
+    assert line.report.shown.message == "Never tiered; 10 rows wait. No service is running."
 
 
 @pytest.mark.parametrize("running", [True, False])
@@ -107,8 +113,8 @@ def test_a_suspended_table_says_why_whether_the_service_runs_or_not(place: Place
     place.load(10)
     report = TableReport(str(PATH), spec.table_id, "suspended", "column 'id' does not fit", 10, None, 0, 0, None)
     (line,) = place.look(reports={str(PATH): report}, running=running)
-    assert line.status == "suspended"
-    assert line.message.startswith("column 'id' does not fit")
+    assert line.report.shown.status == "suspended"
+    assert line.report.shown.message.startswith("column 'id' does not fit")
 
 
 def test_a_table_that_the_service_suspended_says_so_though_the_lake_cannot_be_read(place: Place) -> None:
@@ -116,7 +122,7 @@ def test_a_table_that_the_service_suspended_says_so_though_the_lake_cannot_be_re
     place.lake.heads[PATH] = RolledBackError("rolled back")
     report = TableReport(str(PATH), spec.table_id, "suspended", "a person must decide", 10, None, 0, 0, None)
     (line,) = place.look(reports={str(PATH): report}, running=True)
-    assert (line.status, line.message) == ("suspended", "a person must decide")
+    assert (line.report.shown.status, line.report.shown.message) == ("suspended", "a person must decide")
 
 
 def test_a_table_that_was_suspended_and_caught_up_is_ok(place: Place) -> None:
@@ -125,7 +131,7 @@ def test_a_table_that_was_suspended_and_caught_up_is_ok(place: Place) -> None:
     place.commit(spec, 10)
     report = TableReport(str(PATH), spec.table_id, "suspended", "column 'id' does not fit", 10, None, 0, 0, None)
     (line,) = place.look(reports={str(PATH): report}, running=False)
-    assert line.status == "ok"
+    assert line.report.shown.status == "ok"
 
 
 def test_a_table_whose_lake_has_everything_is_ok(place: Place) -> None:
@@ -133,13 +139,13 @@ def test_a_table_whose_lake_has_everything_is_ok(place: Place) -> None:
     place.load(10)
     place.commit(spec, 10)
     (line,) = place.look()
-    assert (line.status, line.lag_rows, line.lag_s, line.message) == (
+    assert (line.report.shown.status, line.report.lag_rows, line.report.lag_s, line.report.shown.message) == (
         "ok",
         0,
         0.0,
         "The lake has everything.",
     )
-    assert (line.snapshot_id, line.committed_ms) == (55, 1234)
+    assert (line.snapshot_id, line.report.committed_ms) == (55, 1234)
 
 
 def test_a_table_with_newer_rows_is_late_once_they_are_older_than_promised(place: Place) -> None:
@@ -150,41 +156,46 @@ def test_a_table_with_newer_rows_is_late_once_they_are_older_than_promised(place
     place.load(5)
     place.clock.advance(2.0)
     (line,) = place.look()
-    assert (line.status, line.tiered, line.lag_rows, line.lag_s) == ("ok", 10, 5, 2.0)
+    assert (line.report.shown.status, line.tiered, line.report.lag_rows, line.report.lag_s) == ("ok", 10, 5, 2.0)
     place.clock.advance(spec.freshness_s)
     (line,) = place.look()
-    assert (line.status, line.since_ms) == ("late", place.clock.wall_ms() - 2000)
-    assert line.action == "Start the service: `lakeward run`."
+    assert (line.report.shown.status, line.report.shown.since_ms) == ("late", place.clock.wall_ms() - 2000)
+    assert line.report.shown.action == "Start the service: `lakeward run`."
 
 
 def test_the_lake_is_complete_up_to_the_oldest_row_that_waits(place: Place) -> None:
     spec = place.table()
     place.load(10)
     (never,) = place.look()
-    assert (never.complete_ms, never.freshness_s) == (None, spec.freshness_s)
+    assert (never.report.complete_ms, never.report.freshness_s) == (None, spec.freshness_s)
     place.commit(spec, 10)
     place.clock.advance(60.0)
     (all_of_it,) = place.look()
-    assert all_of_it.complete_ms == place.clock.wall_ms()
+    assert all_of_it.report.complete_ms == place.clock.wall_ms()
     place.load(5)
     loaded_ms = place.clock.wall_ms()
     place.clock.advance(2.0)
     (some,) = place.look()
-    assert some.complete_ms == loaded_ms
+    assert some.report.complete_ms == loaded_ms
 
 
 def test_of_a_table_that_cannot_be_read_the_freshness_that_was_reported_last_is_shown(place: Place) -> None:
     spec = place.table()
     place.lake.heads[PATH] = RolledBackError("rolled back")
-    report = TableReport(str(PATH), spec.table_id, "idle", "", 0, 0.0, 1, 10, None, complete_ms=1234)
+    report = TableReport(str(PATH), spec.table_id, "idle", "", 0, 0.0, 1, 10, None, complete_ms=1234, committed_ms=9)
     (line,) = place.look(reports={str(PATH): report}, running=True)
-    assert (line.status, line.complete_ms, line.freshness_s) == ("unreadable", 1234, spec.freshness_s)
+    assert (line.report.lag_rows, line.report.lag_s, line.report.committed_ms) == (None, None, None)
+    assert (line.report.shown.status, line.report.complete_ms, line.report.freshness_s) == (
+        "unreadable",
+        1234,
+        spec.freshness_s,
+    )
 
 
 def test_an_empty_table_is_ok(place: Place) -> None:
     place.table()
     (line,) = place.look()
-    assert (line.status, line.message) == ("ok", "Nothing to tier yet.")
+    assert (line.report.shown.status, line.report.shown.message) == ("ok", "Nothing to tier yet.")
 
 
 def test_a_lake_table_of_an_earlier_table_does_not_count(place: Place) -> None:
@@ -192,13 +203,13 @@ def test_a_lake_table_of_an_earlier_table_does_not_count(place: Place) -> None:
     place.load(10)
     place.commit(spec, 10, table_id=spec.table_id + 100)
     (line,) = place.look()
-    assert (line.status, line.snapshot_id) == ("new", None)
+    assert (line.report.shown.status, line.snapshot_id) == ("new", None)
 
 
 def test_a_paused_table_says_so(place: Place) -> None:
     place.table()
     (line,) = place.look(paused=("nyc.flights",))
-    assert line.status == "paused"
+    assert line.report.shown.status == "paused"
 
 
 def test_a_running_services_word_wins(place: Place) -> None:
@@ -206,7 +217,7 @@ def test_a_running_services_word_wins(place: Place) -> None:
     place.load(10)
     report = TableReport("nyc.flights", spec.table_id, "suspended", "types differ", 10, 1.0, 0, 0, None)
     (line,) = place.look(reports={"nyc.flights": report})
-    assert (line.status, line.message) == ("suspended", "types differ")
+    assert (line.report.shown.status, line.report.shown.message) == ("suspended", "types differ")
 
 
 def test_the_word_of_a_service_that_is_gone_does_not_count_but_its_last_round_does(place: Place) -> None:
@@ -214,7 +225,7 @@ def test_the_word_of_a_service_that_is_gone_does_not_count_but_its_last_round_do
     last = RoundReport("1-1-1", "committed", 0, 1000, 5, 1, 1, 1, 100, 5.0, 55)
     report = TableReport("nyc.flights", spec.table_id, "reading", "", 10, 1.0, 0, 0, last)
     (line,) = place.look(reports={"nyc.flights": report}, running=False)
-    assert (line.status, line.last_round) == ("ok", last)
+    assert (line.report.shown.status, line.report.round) == ("ok", last)
 
 
 @pytest.mark.parametrize(("running", "outcome"), [(True, "running"), (False, "interrupted")])
@@ -223,7 +234,7 @@ def test_a_round_is_not_running_any_more_once_its_service_is_gone(place: Place, 
     last = RoundReport("1-1-1", "running", 0, None, 5, 1, 0, 0, 0, 5.0, None)
     report = TableReport("nyc.flights", spec.table_id, "reading", "", 10, 1.0, 0, 0, last)
     (line,) = place.look(reports={"nyc.flights": report}, running=running)
-    assert line.last_round == replace(last, outcome=outcome)
+    assert line.report.round == replace(last, outcome=outcome)
 
 
 def test_a_table_that_cannot_be_looked_at_keeps_nobody_else_from_it(place: Place) -> None:
@@ -231,13 +242,18 @@ def test_a_table_that_cannot_be_looked_at_keeps_nobody_else_from_it(place: Place
     place.table(TablePath("nyc", "planes"))
     place.lake.heads[bad.path] = RolledBackError("table nyc.flights was rolled back")
     first, second = place.look()
-    assert (first.status, first.message) == ("unreadable", "table nyc.flights was rolled back")
-    assert second.status == "ok"
+    assert (first.report.shown.status, first.report.shown.message) == (
+        "unreadable",
+        "table nyc.flights was rolled back",
+    )
+    assert second.report.shown.status == "ok"
 
 
 def test_a_catalog_that_does_not_answer_is_asked_once_for_all_tables(place: Place) -> None:
     for name in ("a", "b", "c"):
         place.table(path := TablePath("nyc", name))
         place.lake.heads[path] = LakeAwayError("catalog.db: database is locked")
-    assert {(line.status, line.message) for line in place.look()} == {("unreadable", "catalog.db: database is locked")}
+    assert {(line.report.shown.status, line.report.shown.message) for line in place.look()} == {
+        ("unreadable", "catalog.db: database is locked")
+    }
     assert place.lake.asked == 1

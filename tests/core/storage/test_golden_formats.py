@@ -99,7 +99,7 @@ def old_report() -> ServiceReport:
     (table,) = REPORT.tables
     assert table.round is not None
     assert table.round.exchange is not None
-    exchange = replace(table.round.exchange, spill_places=(), spill_quota_bytes=0)
+    exchange = structs.replace(table.round.exchange, spill_places=(), spill_quota_bytes=0)
     running = replace(
         table.round,
         **dict.fromkeys(("code", "table", "kind", "resumed_from"), ""),
@@ -108,7 +108,7 @@ def old_report() -> ServiceReport:
         exchange=exchange,
         offsets={},
     )
-    return replace(REPORT, tables=(replace(table, round=running, ended={}, upkeep=None),), lake_away=None)
+    return replace(REPORT, tables=(replace(table, round=running, code="", ended={}, upkeep=None),), lake_away=None)
 
 
 def old_rounds() -> list[RoundReport]:

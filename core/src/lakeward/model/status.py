@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from lakeward.model.exchange import ExchangeFigures
 from lakeward.model.tables import TableBucket
 
 WAITS_FOR_CATALOG = "waits for the catalog"
@@ -35,36 +36,17 @@ class CheckpointReport:
     """Of an exchange: seconds for which the alignment blocked channels, of the subtask that waited longest."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExchangeReport:
-    """What the exchange of a running launch has moved, all subtasks together.
+class ExchangeReport(ExchangeFigures, frozen=True, kw_only=True):
+    """The figures of all subtasks of a launch, added up; `recovery` is that of the one that is least far with it."""
 
-    `credit_wait_s` are seconds in which readers stood still because channels were full. `skew` is what the busiest
-    writer received, as a multiple of the mean: 1.0 means evenly spread. `timings_s` are the writers' seconds by phase.
-
-    `recovery` is how far the subtask is that is least far with what was restored: `not_ready`, `draining` or `none`;
-    empty where nothing is spilled. `recovered_bytes` of `recovery_bytes` are written; `spill_bytes` are on disks now;
-    `kept_spill_bytes` are what checkpoints hold of it by reference. `markers_missing` are checkpoints that failed by a
-    bug. `spill_places` are where a recovery spills, in words, and each subtask at most `spill_quota_bytes`; none: it
-    does not.
-    """
-
-    sent_bytes: int = 0
-    received_bytes: int = 0
-    queued_bytes: int = 0
-    credit_wait_s: float = 0.0
     skew: float = 1.0
-    recovery: str = ""
-    recovery_bytes: int = 0
-    recovered_bytes: int = 0
-    spill_bytes: int = 0
-    kept_spill_bytes: int = 0
-    markers_missing: int = 0
+    """What the busiest writer received, as a multiple of the mean: 1.0 means evenly spread."""
     spill_places: tuple[str, ...] = ()
+    """Where a recovery spills, in words; none: it does not."""
     spill_quota_bytes: int = 0
+    """What each subtask spills at most."""
     first_checkpoint_s: float | None = None
     """From the moment in which checkpoints could be taken to the completion of the launch's first one."""
-    timings_s: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +189,7 @@ class TableCondition:
 class TableReport:
     """One table as the service sees it. `status` is its phase, `message` says what is wrong, if anything.
 
-    Times are milliseconds since 1970, None where unknown.
+    Times are milliseconds since 1970, None where unknown. What an operator is shown is its `condition`.
     """
 
     path: str
@@ -220,7 +202,7 @@ class TableReport:
     rows: int
     round: RoundReport | None
     condition: TableCondition | None = None
-    """What an operator is shown; None in the report of a service before it is published."""
+    """None in the report of a service before it is published."""
     due_ms: int | None = None
     """When the promise is missed, if no round succeeds before; None where it was not assigned since one has."""
     failing_since_ms: int | None = None
@@ -229,6 +211,8 @@ class TableReport:
     """The service found no commit of it in the lake, and has made none."""
     failure: str = ""
     """Why the last of these rounds failed."""
+    code: str = ""
+    """Of the error that it failed with, empty where none of ours says why."""
     freshness_s: float | None = None
     """The freshness that was promised for it."""
     complete_ms: int | None = None
@@ -243,6 +227,11 @@ class TableReport:
     """Its rounds that ended since the service started, by outcome."""
     upkeep: UpkeepReport | None = None
     """None where no job of upkeep was launched since the service started."""
+
+    @property
+    def shown(self) -> TableCondition:
+        """Its condition; in a report that is not published, its phase."""
+        return self.condition or TableCondition(self.status, self.message)
 
 
 @dataclass(frozen=True, slots=True)

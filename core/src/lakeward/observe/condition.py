@@ -47,42 +47,32 @@ _WITHOUT_LAG = {
 
 
 @dataclass(frozen=True, slots=True)
-class TableFacts:
-    """What is known of a table. Times are milliseconds since 1970; None is unknown.
+class Circumstances:
+    """What counts for a table's condition besides its report. `now_ms` is milliseconds since 1970."""
 
-    `phase`, `reason`, `failure`, `failing_since_ms` and `due_ms` are as the service reported them last, `running` says
-    whether it still runs. `wrong` is LAKE_GONE, OFFSETS_BACK or UNREADABLE where that was found, and `why` the cause.
-    `lag_rows` is None where the source was not asked. `before` is the condition that was known last.
-    """
-
-    path: str
     now_ms: int
     running: bool
+    """Whether the service still runs that made the report."""
+    asked: bool = False
+    """Source and lake were asked just now; else the report has what its last round found."""
     paused: bool = False
-    phase: str = ""
-    reason: str = ""
-    failure: str = ""
-    failing_since_ms: int | None = None
-    due_ms: int | None = None
-    wrong: str = ""
-    why: str = ""
-    never_tiered: bool = False
-    committed_ms: int | None = None
-    lag_rows: int | None = None
-    lag_s: float | None = None
-    freshness_s: float | None = None
     before: TableCondition | None = None
+    """The condition that was known last."""
+    wrong: str = ""
+    """LAKE_GONE, OFFSETS_BACK or UNREADABLE where that was found."""
+    why: str = ""
+    """The cause of it."""
     bound_to: str = ""
     """The service that alone tiers the table, empty where any may."""
     offered_every_s: float | None = None
     """How often the source hands the table out, in seconds; None where that is unknown."""
 
 
-def table_condition(known: TableFacts) -> TableCondition:
+def table_condition(table: TableReport, at: Circumstances) -> TableCondition:
     """Return the condition of a table, by all that is known of it."""
-    found = _found(known)
-    if known.before is not None and known.before.status == found.status and known.before.since_ms is not None:
-        return TableCondition(found.status, found.message, found.action, known.before.since_ms)
+    found = _found(_as_it_counts(table, at), at)
+    if at.before is not None and at.before.status == found.status and at.before.since_ms is not None:
+        return TableCondition(found.status, found.message, found.action, at.before.since_ms)
     return found
 
 
@@ -104,184 +94,155 @@ class ConditionTracker:
         return replace(report, tables=tables)
 
     def _describe(self, table: TableReport, report: ServiceReport, paused: Collection[str]) -> TableReport:
-        now_ms, running = report.written_ms, report.state != "stopped"
-        due_ms = table.due_ms if running else None
-        # No round has looked since the table was due: the status is still that of the last round.
-        unseen = table.status == "waiting" and due_ms is not None and due_ms < now_ms
-        condition = table_condition(
-            TableFacts(  # twice a second for each table: `replace` would take longer than all the rest
-                path=table.path,
-                now_ms=now_ms,
-                running=running,
-                paused=table.path in paused,
-                phase=table.status,
-                reason=table.message,
-                failure=table.failure,
-                failing_since_ms=table.failing_since_ms,
-                due_ms=due_ms,
-                never_tiered=table.never_tiered,
-                lag_rows=table.lag_rows or None if unseen else table.lag_rows,
-                lag_s=table.lag_s,
-                freshness_s=table.freshness_s,
-                before=self._known.get(table.path),
-            )
-        )
+        now_ms, before = report.written_ms, self._known.get(table.path)
+        running, halted = report.state != "stopped", table.path in paused
+        condition = table_condition(table, Circumstances(now_ms, running, paused=halted, before=before))
         if condition.since_ms is None:
             condition = TableCondition(condition.status, condition.message, condition.action, now_ms)
         return replace(table, condition=condition)
 
 
-def facts_of(report: TableReport | None, *, now_ms: int, running: bool, path: str = "") -> TableFacts:
-    """Return what the service's report says of a table.
-
-    `report` is the newest one, None where there is none: then `path` is the table's name. `now_ms` is in milliseconds
-    since 1970.
-    """
-    if report is None:
-        return TableFacts(path, now_ms, running)
-    return TableFacts(
-        path=report.path,
-        now_ms=now_ms,
-        running=running,
-        phase=report.status,
-        reason=report.message,
-        failure=report.failure,
-        failing_since_ms=report.failing_since_ms,
-        due_ms=report.due_ms if running else None,
-        freshness_s=report.freshness_s,
-        before=report.condition,
-    )
+def _as_it_counts(table: TableReport, at: Circumstances) -> TableReport:
+    """Leave out of a report what does not count. It is copied only then: it is made twice a second for each table."""
+    if table.due_ms is not None and not at.running:
+        table = replace(table, due_ms=None)
+    overdue = table.status == "waiting" and table.due_ms is not None and table.due_ms < at.now_ms
+    if overdue and table.lag_rows == 0 and not at.asked:
+        # No round has looked since the table was due: that nothing waits is what the last round found.
+        table = replace(table, lag_rows=None)
+    return table
 
 
-def _found(known: TableFacts) -> TableCondition:
-    if known.wrong in {LAKE_GONE, OFFSETS_BACK}:
-        return _needs_accept(known)
-    if known.paused or (known.running and known.phase == PAUSED):
-        return _paused(known)
-    if known.phase == SUSPENDED and (known.running or known.lag_rows != 0):
-        return _suspended(known)
-    if _is_failing(known):
-        return _retrying(known)
-    if known.wrong:
+def _found(table: TableReport, at: Circumstances) -> TableCondition:
+    if at.wrong in {LAKE_GONE, OFFSETS_BACK}:
+        return _needs_accept(table, at)
+    if at.paused or (at.running and table.status == PAUSED):
+        return _paused(table)
+    if table.status == SUSPENDED and (at.running or table.lag_rows != 0):
+        return _suspended(table, at)
+    if _is_failing(table, at):
+        return _retrying(table, at)
+    if at.wrong:
         action = "Look whether source and lake can be reached: `lakeward doctor`."
-        return TableCondition(UNREADABLE, known.why, action)
-    return _served(known)
+        return TableCondition(UNREADABLE, at.why, action)
+    return _served(table, at)
 
 
-def _needs_accept(known: TableFacts) -> TableCondition:
-    undo = "Restore the lake table" if known.wrong == LAKE_GONE else "Roll the lake table back"
-    return TableCondition(known.wrong, known.why, f"{undo}, or run `lakeward tables accept {known.path}`.")
+def _needs_accept(table: TableReport, at: Circumstances) -> TableCondition:
+    undo = "Restore the lake table" if at.wrong == LAKE_GONE else "Roll the lake table back"
+    return TableCondition(at.wrong, at.why, f"{undo}, or run `lakeward tables accept {table.path}`.")
 
 
-def _paused(known: TableFacts) -> TableCondition:
-    waits = "" if known.lag_rows is None else f"; {_waits(known)}"
+def _paused(table: TableReport) -> TableCondition:
+    waits = "" if table.lag_rows is None else f"; {_waits(table)}"
     message = f"Paused by `lakeward tables pause`{waits}."
-    return TableCondition(PAUSED, message, f"To tier it again: `lakeward tables resume {known.path}`.")
+    return TableCondition(PAUSED, message, f"To tier it again: `lakeward tables resume {table.path}`.")
 
 
-def _suspended(known: TableFacts) -> TableCondition:
-    start = f"start service {known.bound_to!r}" if known.bound_to else "start the service"
-    resume = f"`lakeward tables resume {known.path}`" if known.running else start
+def _suspended(table: TableReport, at: Circumstances) -> TableCondition:
+    start = f"start service {at.bound_to!r}" if at.bound_to else "start the service"
+    resume = f"`lakeward tables resume {table.path}`" if at.running else start
     return TableCondition(
-        SUSPENDED, _with_lag(known, known.reason), f"Remove the cause, then {resume}.", known.failing_since_ms
+        SUSPENDED, _with_lag(table, at, table.message), f"Remove the cause, then {resume}.", table.failing_since_ms
     )
 
 
-def _is_failing(known: TableFacts) -> bool:
+def _is_failing(table: TableReport, at: Circumstances) -> bool:
     """Return whether the last round failed. A failure counts until a round has succeeded, also while one runs."""
-    if known.running:
-        return known.phase == "backoff" or known.failing_since_ms is not None
-    return known.phase in _BACKOFF and bool(known.reason) and known.lag_rows != 0
+    if at.running:
+        return table.status == "backoff" or table.failing_since_ms is not None
+    return table.status in _BACKOFF and bool(table.message) and table.lag_rows != 0
 
 
-def _retrying(known: TableFacts) -> TableCondition:
-    cause = known.reason if known.phase in _BACKOFF else known.failure or known.reason
-    action = "Nothing, unless it stays so; then the log has the details." if known.running else _start(known)
-    return TableCondition(RETRYING, _with_lag(known, cause), action, known.failing_since_ms)
+def _retrying(table: TableReport, at: Circumstances) -> TableCondition:
+    cause = table.message if table.status in _BACKOFF else table.failure or table.message
+    action = "Nothing, unless it stays so; then the log has the details." if at.running else _start(at)
+    return TableCondition(RETRYING, _with_lag(table, at, cause), action, table.failing_since_ms)
 
 
-def _served(known: TableFacts) -> TableCondition:
-    message = (known.reason if known.running else "") or _lag_message(known)
-    late_ms = _late_since(known)
-    rows_wait = bool(known.lag_rows)
+def _served(table: TableReport, at: Circumstances) -> TableCondition:
+    message = (table.message if at.running else "") or _lag_message(table, at)
+    late_ms = _late_since(table, at)
+    rows_wait = bool(table.lag_rows)
     if late_ms is not None:
-        return TableCondition(LATE, message, _hurry(known) if known.running else _start(known), late_ms)
-    action = "" if known.running or not rows_wait else _start(known)
-    if known.never_tiered and known.lag_rows != 0:
-        return TableCondition(NEW, message, action, _oldest_ms(known))
-    return TableCondition(OK, message, action, known.committed_ms)
+        return TableCondition(LATE, message, _hurry(table, at) if at.running else _start(at), late_ms)
+    action = "" if at.running or not rows_wait else _start(at)
+    if table.never_tiered and table.lag_rows != 0:
+        return TableCondition(NEW, message, action, _oldest_ms(table, at))
+    # In a running service the tracker says since when.
+    return TableCondition(OK, message, action, table.committed_ms if at.asked else None)
 
 
-def _hurry(known: TableFacts) -> str:
+def _hurry(table: TableReport, at: Circumstances) -> str:
     """Say what makes a table that is late less so."""
-    offered_s, promised_s = known.offered_every_s, known.freshness_s
+    offered_s, promised_s = at.offered_every_s, table.freshness_s
     if offered_s is not None and promised_s is not None and offered_s > promised_s:
         every = seconds(offered_s)
         return f"The source offers it every {every} at most: shorten its freshness there, or promise no less than that."
     return "If it stays late: more slots, fewer tables, or a longer freshness."
 
 
-def _late_since(known: TableFacts) -> int | None:
+def _late_since(table: TableReport, at: Circumstances) -> int | None:
     """Return when the promised freshness was missed, None where it is kept or nobody knows.
 
     Rows are as old as promised when the source hands their table out, in each turn. So a table in hand is late once it
     has missed its deadline, or once its oldest row is older than two promises; it stays so until the promise is kept.
     """
-    if known.lag_rows == 0:
+    if table.lag_rows == 0:
         return None
-    was_late = known.before is not None and known.before.status == LATE
-    promises = 1 if known.due_ms is None or was_late else 2
-    missed = [known.due_ms] if known.due_ms is not None and known.due_ms < known.now_ms else []
-    if known.freshness_s is not None and known.lag_s is not None:
-        over_s = known.lag_s - known.freshness_s * promises
-        missed += [known.now_ms - round(over_s * 1000)] if over_s > 0 else []
+    was_late = at.before is not None and at.before.status == LATE
+    promises = 1 if table.due_ms is None or was_late else 2
+    missed = [table.due_ms] if table.due_ms is not None and table.due_ms < at.now_ms else []
+    if table.freshness_s is not None and table.lag_s is not None:
+        over_s = table.lag_s - table.freshness_s * promises
+        missed += [at.now_ms - round(over_s * 1000)] if over_s > 0 else []
     return min(missed, default=None)
 
 
-def _oldest_ms(known: TableFacts) -> int | None:
-    return None if known.lag_s is None else known.now_ms - round(known.lag_s * 1000)
+def _oldest_ms(table: TableReport, at: Circumstances) -> int | None:
+    return None if table.lag_s is None else at.now_ms - round(table.lag_s * 1000)
 
 
-def _with_lag(known: TableFacts, cause: str) -> str:
+def _with_lag(table: TableReport, at: Circumstances, cause: str) -> str:
     """Add to a cause what waits meanwhile, where no service runs that would shorten it."""
-    if known.running or not known.lag_rows:
+    if at.running or not table.lag_rows:
         return cause
-    return f"{cause.rstrip('.')}. {_lag_message(known)}"
+    return f"{cause.rstrip('.')}. {_lag_message(table, at)}"
 
 
-def _lag_message(known: TableFacts) -> str:
-    if known.lag_rows is None:
-        return _without_lag(known)
-    if not known.lag_rows:
-        return "Nothing to tier yet." if known.never_tiered else "The lake has everything."
-    message = f"{'Never tiered; ' if known.never_tiered else ''}{_waits(known)}."
-    return message[:1].upper() + message[1:] + _absent(known)
+def _lag_message(table: TableReport, at: Circumstances) -> str:
+    if table.lag_rows is None:
+        return _without_lag(table, at)
+    if not table.lag_rows:
+        return "Nothing to tier yet." if table.never_tiered else "The lake has everything."
+    message = f"{'Never tiered; ' if table.never_tiered else ''}{_waits(table)}."
+    return message[:1].upper() + message[1:] + _absent(at)
 
 
-def _without_lag(known: TableFacts) -> str:
-    if known.never_tiered:
+def _without_lag(table: TableReport, at: Circumstances) -> str:
+    if table.never_tiered:
         return "No round has been started yet."
-    if known.running and known.phase in _WITHOUT_LAG:
-        return _WITHOUT_LAG[known.phase]
+    if at.running and table.status in _WITHOUT_LAG:
+        return _WITHOUT_LAG[table.status]
     return "It is tiered."
 
 
-def _absent(known: TableFacts) -> str:
-    if known.running:
+def _absent(at: Circumstances) -> str:
+    if at.running:
         return ""
-    bound = f" Service {known.bound_to!r}, which it is bound to, is not running."
-    return bound if known.bound_to else " No service is running."
+    bound = f" Service {at.bound_to!r}, which it is bound to, is not running."
+    return bound if at.bound_to else " No service is running."
 
 
-def _start(known: TableFacts) -> str:
-    if known.bound_to:
-        return f"Start service {known.bound_to!r}, which alone tiers it."
+def _start(at: Circumstances) -> str:
+    if at.bound_to:
+        return f"Start service {at.bound_to!r}, which alone tiers it."
     return "Start the service: `lakeward run`."
 
 
-def _waits(known: TableFacts) -> str:
-    if not known.lag_rows:
+def _waits(table: TableReport) -> str:
+    if not table.lag_rows:
         return "nothing waits"
-    verb = "waits" if known.lag_rows == 1 else "wait"
-    oldest = "" if known.lag_s is None else f", the oldest for {seconds(known.lag_s)}"
-    return f"{count(known.lag_rows, 'row')} {verb}{oldest}"
+    verb = "waits" if table.lag_rows == 1 else "wait"
+    oldest = "" if table.lag_s is None else f", the oldest for {seconds(table.lag_s)}"
+    return f"{count(table.lag_rows, 'row')} {verb}{oldest}"

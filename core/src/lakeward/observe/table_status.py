@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.errors import LakeAwayError, LakewardError
 from lakeward.model.status import RoundReport, TableOffsets, TableReport
-from lakeward.observe.condition import (
-    LAKE_GONE,
-    OFFSETS_BACK,
-    UNREADABLE,
-    TableFacts,
-    facts_of,
-    table_condition,
-)
+from lakeward.observe.condition import LAKE_GONE, OFFSETS_BACK, UNREADABLE, Circumstances, table_condition
 from lakeward.storage.commit_records import CommitRecord, lost_commits
 from lakeward.storage.late_commits import is_accepted, went_back
 
@@ -29,40 +22,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TableLine:
-    """One table. Offsets are sums over its buckets (None: unknown); times in milliseconds since 1970.
+    """One table. Offsets are sums over its buckets; None is unknown.
 
-    `status` is one of `lakeward.observe.condition.STATUSES`, `message` its cause, `action` what to do, `since_ms` since
-    when. `phase` is what a running service does with the table now, else empty. `last_round` is the round that the
-    service reported last, `interrupted` if the service died during it.
+    `report` is what the service reported last, with the lag, the times and the condition that source and lake have now:
+    its phase is empty where no service runs, and its round `interrupted` if the service died during it.
     """
 
-    path: str
-    table_id: int
-    status: str
-    message: str
+    report: TableReport
     tiered: int | None = None
     end: int | None = None
-    lag_rows: int | None = None
-    lag_s: float | None = None
-    committed_ms: int | None = None
     snapshot_id: int | None = None
-    last_round: RoundReport | None = None
     buckets: tuple[TableOffsets, ...] = ()
     lake_partition: tuple[str, ...] = ()
     """As it is configured."""
     exchange: str = "none"
     """How its rows get to their writers: `none` or `hash`; `impossible` where it cannot have that layout."""
-    action: str = ""
-    since_ms: int | None = None
-    phase: str = ""
     service: str = ""
     """The service that tiers it, as far as is known."""
     bound: bool = False
     """No other service may tier it."""
-    freshness_s: float | None = None
-    """The freshness that was promised for it."""
-    complete_ms: int | None = None
-    """The lake has every row that the source had at this moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,21 +120,16 @@ def tiered_now(
 
 def _table_line(source: Source, lake: LakeHeads, table: TableSpec, context: StatusContext) -> TableLine:
     path = str(table.path)
-    report = context.reports.get(path)
-    known = replace(
-        facts_of(report, now_ms=context.now_ms, running=context.running, path=path),
+    known = context.reports.get(path)
+    report = _without_lake(table, known, context)
+    at = Circumstances(
+        context.now_ms,
+        context.running,
+        asked=True,
         paused=path in context.paused,
+        before=report.condition,
         bound_to=context.bound_to,
         offered_every_s=table.freshness_s,
-    )
-    line = TableLine(
-        path,
-        table.table_id,
-        "",
-        "",
-        phase=known.phase if context.running else "",
-        last_round=None if report is None else _last_round(report, context),
-        freshness_s=context.freshness_s(table),
     )
     try:
         table.check_readable()
@@ -164,41 +137,56 @@ def _table_line(source: Source, lake: LakeHeads, table: TableSpec, context: Stat
         head = lake.head(table.path)
         record = context.committed.get(table.table_id)
         if lost := lost_commits(source, table, record, head):
-            line = replace(line, committed_ms=None if record is None else record.committed_ms)
-            return _with_condition(line, replace(known, wrong=LAKE_GONE, why=lost))
+            report = replace(report, committed_ms=None if record is None else record.committed_ms)
+            return TableLine(_judged(report, replace(at, wrong=LAKE_GONE, why=lost)))
         commit = _newest_commit(head, table)
         offsets = _offsets(source, table, commit)
         if wrong := went_back(table.path, record, head if commit is not None else None, offsets, states):
-            return _with_condition(line, replace(known, wrong=OFFSETS_BACK, why=wrong))
+            return TableLine(_judged(report, replace(at, wrong=OFFSETS_BACK, why=wrong)))
         if record is not None and head is not None and is_accepted(record, head):
             offsets = record.offsets
         since_ms = source.pending_since_ms(table, _next_offsets(states, offsets))
     except LakewardError as error:
-        line = replace(line, complete_ms=None if report is None else report.complete_ms)
-        return _with_condition(line, replace(known, wrong=UNREADABLE, why=str(error)))
+        report = replace(report, complete_ms=None if known is None else known.complete_ms)
+        return TableLine(_judged(report, replace(at, wrong=UNREADABLE, why=str(error))))
     lag_rows = sum(_waiting(state, offsets) for state in states)
-    lag_s = _lag_s(lag_rows, since_ms, context.now_ms)
-    committed_ms = None if commit is None else commit.timestamp_ms
-    known = replace(
-        known,
+    report = replace(
+        report,
         never_tiered=commit is None,
-        committed_ms=committed_ms,
+        committed_ms=None if commit is None else commit.timestamp_ms,
         lag_rows=lag_rows,
-        lag_s=lag_s,
-        freshness_s=line.freshness_s,
+        lag_s=_lag_s(lag_rows, since_ms, context.now_ms),
+        complete_ms=_complete_ms(lag_rows, since_ms, context.now_ms, tiered=commit is not None),
     )
-    line = replace(
-        line,
+    return TableLine(
+        _judged(report, at),
         tiered=sum(offsets.get(state.bucket, 0) for state in states),
         end=sum(state.end for state in states),
-        lag_rows=lag_rows,
-        lag_s=lag_s,
-        committed_ms=committed_ms,
         snapshot_id=None if commit is None else commit.snapshot_id,
-        complete_ms=_complete_ms(lag_rows, since_ms, context.now_ms, tiered=commit is not None),
         buckets=tuple(TableOffsets(state.bucket, offsets.get(state.bucket), state.end) for state in states),
     )
-    return _with_condition(line, known)
+
+
+def _without_lake(table: TableSpec, known: TableReport | None, context: StatusContext) -> TableReport:
+    """Return what the service reported last, without what source and lake are asked for anew."""
+    if known is None:
+        known = TableReport(str(table.path), table.table_id, "", "", None, None, 0, 0, None)
+    return replace(
+        known,
+        table_id=table.table_id,
+        lag_rows=None,
+        lag_s=None,
+        never_tiered=False,
+        committed_ms=None,
+        complete_ms=None,
+        freshness_s=context.freshness_s(table),
+        round=_last_round(known, context),
+    )
+
+
+def _judged(report: TableReport, at: Circumstances) -> TableReport:
+    """Add the condition, and take away the phase of a service that does not run."""
+    return replace(report, condition=table_condition(report, at), status=report.status if at.running else "")
 
 
 def _lag_s(lag_rows: int, since_ms: int | None, now_ms: int) -> float | None:
@@ -213,11 +201,6 @@ def _complete_ms(lag_rows: int, since_ms: int | None, now_ms: int, *, tiered: bo
     if not lag_rows:
         return now_ms
     return since_ms if tiered else None
-
-
-def _with_condition(line: TableLine, known: TableFacts) -> TableLine:
-    found = table_condition(known)
-    return replace(line, status=found.status, message=found.message, action=found.action, since_ms=found.since_ms)
 
 
 def _last_round(report: TableReport, context: StatusContext) -> RoundReport | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakeward.model.status import TableCondition
 from lakeward.observe.extend import (
     clock_time,
     condition,
@@ -113,7 +112,7 @@ def badge(status: str) -> Badge:
 
 def table_row(table: TableReport, now_ms: int) -> TableRow:
     """Describe a table of a report; `now_ms` is in milliseconds since 1970."""
-    found = table.condition or TableCondition(table.status, table.message)
+    found = table.shown
     delivered_s = None if table.complete_ms is None else max(0.0, (now_ms - table.complete_ms) / 1000)
     return TableRow(
         path=table.path,

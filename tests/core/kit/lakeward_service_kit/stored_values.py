@@ -216,6 +216,7 @@ REPORT = ServiceReport(
             failing_since_ms=MS + 3,
             never_tiered=True,
             failure="the disk is full",
+            code="LW-301",
             freshness_s=60.0,
             complete_ms=MS + 4,
             committed_ms=MS + 5,

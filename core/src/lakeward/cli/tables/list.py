@@ -14,6 +14,7 @@ from lakeward.cli.output import Columns
 from lakeward.cli.serving import find_services
 from lakeward.clock import SystemClock
 from lakeward.config.tables import excluded, table_rules
+from lakeward.model.status import RoundReport
 from lakeward.model.tables import TablePath
 from lakeward.observe.condition import OK
 from lakeward.observe.control import read_control
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from lakeward.config.loaded import Loaded
     from lakeward.coordinator.rounds.layout import TableLayout
-    from lakeward.model.status import RoundReport
     from lakeward.model.tables import TableSpec
     from lakeward.observe.services import Server, Services
 
@@ -94,7 +94,9 @@ def _look(loaded: Loaded, services: Services, now_ms: int, path: TablePath | Non
             for server, theirs in served.values()
             for line in table_status(source, heads, theirs, _context(loaded, server, now_ms))
         ]
-    return [_with_layout(line, layouts.get(line.path)) for line in sorted(lines, key=lambda line: line.path)]
+    return [
+        _with_layout(line, layouts.get(line.report.path)) for line in sorted(lines, key=lambda line: line.report.path)
+    ]
 
 
 def _context(loaded: Loaded, server: Server, now_ms: int) -> StatusContext:
@@ -116,34 +118,15 @@ def _with_layout(line: TableLine, layout: TableLayout | None) -> TableLine:
         return line
     if not layout.error:
         return replace(line, lake_partition=layout.lake_partition, exchange=layout.exchange)
-    known = layout.error.rstrip(".") in line.message  # a service has tried it
-    message = line.message if known else f"{line.message} Its layout is impossible: {layout.error}"
-    return replace(line, lake_partition=layout.lake_partition, exchange=IMPOSSIBLE, message=message)
+    report, condition = line.report, line.report.shown
+    if layout.error.rstrip(".") not in condition.message:  # else a service has tried it
+        message = f"{condition.message} Its layout is impossible: {layout.error}"
+        report = replace(report, condition=replace(condition, message=message))
+    return replace(line, report=report, lake_partition=layout.lake_partition, exchange=IMPOSSIBLE)
 
 
 def _overview(lines: Sequence[TableLine], now_ms: int, *, services: bool, wide: bool) -> Columns:
-    rows = [
-        (
-            line.path,
-            (f"{line.service} (bound)" if line.bound else line.service) if services else "",
-            line.status,
-            "" if line.since_ms is None else date_time(line.since_ms),
-            line.phase,
-            count(line.tiered),
-            count(line.end),
-            format_lag(line.lag_rows, line.lag_s),
-            ago(line.complete_ms, now_ms),
-            "" if line.freshness_s is None else seconds(line.freshness_s),
-            "never" if line.committed_ms is None else date_time(line.committed_ms),
-            _round(line.last_round),
-            _checkpoint(line.last_round),
-            *_layout(line),
-            # Of a table that is well there is nothing to explain.
-            line.message if wide or line.status != OK or line.exchange == IMPOSSIBLE else "",
-            line.action,
-        )
-        for line in lines
-    ]
+    rows = [_row(line, now_ms, services=services, wide=wide) for line in lines]
     if wide:
         return Columns((*_NAMES, *_DETAILS), rows)
     used = [at for at in range(len(_NAMES) + len(_DETAILS)) if any(row[at] for row in rows)]
@@ -152,11 +135,34 @@ def _overview(lines: Sequence[TableLine], now_ms: int, *, services: bool, wide: 
     return Columns(names, [[row[at] for at in used] for row in rows], details)
 
 
+def _row(line: TableLine, now_ms: int, *, services: bool, wide: bool) -> tuple[str, ...]:
+    report, condition = line.report, line.report.shown
+    return (
+        report.path,
+        (f"{line.service} (bound)" if line.bound else line.service) if services else "",
+        condition.status,
+        "" if condition.since_ms is None else date_time(condition.since_ms),
+        report.status,
+        count(line.tiered),
+        count(line.end),
+        format_lag(report.lag_rows, report.lag_s),
+        ago(report.complete_ms, now_ms),
+        "" if report.freshness_s is None else seconds(report.freshness_s),
+        "never" if report.committed_ms is None else date_time(report.committed_ms),
+        _round(report.round),
+        _checkpoint(report.round),
+        *_layout(line),
+        # Of a table that is well there is nothing to explain.
+        condition.message if wide or condition.status != OK or line.exchange == IMPOSSIBLE else "",
+        condition.action,
+    )
+
+
 def _layout(line: TableLine) -> tuple[str, str]:
     """Return a table's layout and route, and what its last round exchanged; empty where it has the source's layout."""
     if not line.lake_partition:
         return "", ""
-    moved = line.last_round.exchange if line.last_round is not None else None
+    moved = line.report.round.exchange if line.report.round is not None else None
     return ", ".join(line.lake_partition), line.exchange + (f": {format_exchange(moved)}" if moved is not None else "")
 
 
@@ -185,7 +191,7 @@ def _checkpoint(report: RoundReport | None) -> str:
 def _buckets(lines: Sequence[TableLine]) -> Columns:
     rows = [
         (
-            line.path,
+            line.report.path,
             offsets.bucket,
             "never" if offsets.tiered is None else count(offsets.tiered),
             count(offsets.end),

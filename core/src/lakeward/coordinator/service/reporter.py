@@ -156,9 +156,10 @@ class Reporter:
         job = None if one is None else one.job
         started = None if one is None or one.facts.context is None else one
         lag_rows = started.facts.lag_rows() if started is not None else history.lag_rows
-        since_ms, failure = history.failing_since_ms, history.failure
+        since_ms, failure, code = history.failing_since_ms, history.failure, history.code
         if job is not None and job.failing.since is not None:
-            since_ms, failure = since_ms or self._wall_ms(job.failing.since), job.failing.cause.text
+            since_ms = since_ms or self._wall_ms(job.failing.since)
+            failure, code = job.failing.cause.text, job.failing.cause.code
         return TableReport(
             path=history.path,
             table_id=table.table_id,
@@ -173,6 +174,7 @@ class Reporter:
             due_ms=history.due_ms,
             failing_since_ms=since_ms,
             failure=failure,
+            code=code,
             freshness_s=history.freshness_s,
             complete_ms=history.complete_ms,
             committed_ms=history.committed_ms,

@@ -38,6 +38,7 @@ class History:
     message: str = ""
     failing_since_ms: int | None = None
     failure: str = ""
+    code: str = ""
     never_tiered: bool = False
     deadline: float | None = None
     """Of the newest assignment."""
@@ -69,9 +70,10 @@ class History:
         if facts.suspended:
             self.status, self.message = Phase.SUSPENDED.value, facts.suspended
         if outcome in _SUCCEEDED and not facts.reason:
-            self.failing_since_ms, self.failure, self.due_ms = None, "", None
+            self.failing_since_ms, self.failure, self.code, self.due_ms = None, "", "", None
         elif outcome in _FAILED or outcome in _SUCCEEDED:  # in part
-            self.failing_since_ms, self.failure = self.failing_since_ms or facts.ended_ms, facts.reason
+            self.failing_since_ms = self.failing_since_ms or facts.ended_ms
+            self.failure, self.code = facts.reason, facts.code
 
     def note_lag(self, lag_s: float, now_ms: int) -> None:
         """Note how far behind the table was after a commit: seconds, at a time in milliseconds since 1970."""
