@@ -13,7 +13,7 @@ import pytest
 from lakeward.model.results import LakeHead, OffsetCommit
 from lakeward.model.tables import TableBucket, TablePath, TableSpec
 from lakeward.ports import FileDifference
-from lakeward.storage.commit_records import CommitRecord, CommitRecords
+from lakeward.storage.commit_records import CommitRecord, CommitRecords, stored_offsets
 from lakeward.storage.small_files import SmallFiles
 from lakeward_source_embedded.store import EmbeddedStore
 
@@ -57,7 +57,7 @@ def has_committed(spec: TableSpec, offset: int, *, accepted: bool = False) -> No
     """Write what the service remembers of its last commit."""
     offsets = {TableBucket(spec.table_id, None, 0): offset}
     records = CommitRecords(SmallFiles(str(Path("lakeward-state").resolve())), "nyc")
-    records.write(CommitRecord(spec.path, spec.table_id, 5, offsets, 0, accepted=accepted))
+    records.write(CommitRecord(spec.path, spec.table_id, 5, stored_offsets(offsets), 0, accepted=accepted))
 
 
 def lake_has(spec: TableSpec, offset: int, own: int | None = None) -> None:

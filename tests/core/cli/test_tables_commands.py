@@ -330,7 +330,7 @@ def lost(flights: Lakeward, tmp_path: Any) -> CommitRecords:  # noqa: ANN401 - a
     with EmbeddedStore.open(tmp_path / "store") as store:
         spec = store.table(TablePath("nyc", "flights"))
     records = CommitRecords(SmallFiles(str(tmp_path / "lakeward-state")), "nyc")
-    records.write(CommitRecord(spec.path, spec.table_id, 5, {TableBucket(spec.table_id, None, 0): 3}, 0))
+    records.write(CommitRecord(spec.path, spec.table_id, 5, ((None, 0, 3),), 0))
     return records
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -199,7 +198,7 @@ def move_here(old: OldWorld) -> None:
         sql.execute("UPDATE iceberg_tables SET metadata_location = ?", (moved(location),))
     journals = JournalStore(old.files, "svc")
     for journal in journals.list():
-        journals.write(replace(journal, file_prefix=moved(journal.file_prefix)))
+        journals.write(structs.replace(journal, file_prefix=moved(journal.file_prefix)))
 
     def moved_part(part: SubtaskSnapshot) -> SubtaskSnapshot:
         progress = tuple(

@@ -9,7 +9,7 @@ import pytest
 
 from lakeward.errors import CorruptFileError
 from lakeward.model.settings import TableMode, TableSettings
-from lakeward.model.tables import TableBucket, TablePath
+from lakeward.model.tables import TablePath
 from lakeward.storage.commit_records import CommitRecord, CommitRecords
 from lakeward.storage.small_files import SmallFiles
 from lakeward_source_embedded.source import EmbeddedSource
@@ -112,7 +112,7 @@ def test_the_record_of_a_table_that_was_dropped_is_deleted_at_the_next_start(wor
 
 def test_a_damaged_record_names_its_file(tmp_path: Path) -> None:
     store = CommitRecords(SmallFiles(str(tmp_path)), "svc")
-    record = CommitRecord(PATH, 7, 5, {TableBucket(7, None, 0): 3, TableBucket(7, 4, 1): 2}, 1, disregarded=9)
+    record = CommitRecord(PATH, 7, 5, ((None, 0, 3), (4, 1, 2)), 1, disregarded=9)
     store.write(record)
     assert store.read(7) == record
     assert store.list() == (record,)
@@ -128,7 +128,7 @@ def test_a_table_whose_loss_was_accepted_is_tiered_anew(world: World, mode: Tabl
     assert serve(world, mode).failed
     spec, at_source = world.store.table(PATH), EmbeddedSource(world.store).lake_record(world.store.table(PATH))
     disregarded = None if at_source is None else at_source.snapshot_id
-    records(world).write(CommitRecord(PATH, spec.table_id, None, {}, 0, disregarded))
+    records(world).write(CommitRecord(PATH, spec.table_id, None, (), 0, disregarded))
     assert serve(world, mode).failed == ()
     assert sorted(row["id"] for row in world.lake.read(PATH)) == list(range(110))
     record = records(world).read(spec.table_id)

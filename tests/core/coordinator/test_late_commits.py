@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeward.model.tables import TableBucket, TablePath
-from lakeward.storage.commit_records import CommitRecord, CommitRecords
+from lakeward.storage.commit_records import CommitRecord, CommitRecords, stored_offsets
 from lakeward.storage.small_files import SmallFiles
 from lakeward_source_embedded.source import EmbeddedSource
 
@@ -40,7 +40,7 @@ def commit_late(world: World) -> int:
 def accept(world: World, snapshot_id: int, offsets: Mapping[TableBucket, int]) -> None:
     """Do what `lakeward tables accept` does."""
     records = CommitRecords(SmallFiles(str(world.directory / "state")), "svc")
-    records.write(CommitRecord(PATH, bucket(world).table_id, snapshot_id, offsets, 0, accepted=True))
+    records.write(CommitRecord(PATH, bucket(world).table_id, snapshot_id, stored_offsets(offsets), 0, accepted=True))
 
 
 def ids(world: World) -> list[int]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from msgspec import structs
 
 from lakeward.coordinator.commits.cleaner import Cleaner
 from lakeward.coordinator.commits.fence import CommitFence
@@ -61,7 +62,7 @@ class Ended:
         """Files that a checkpoint references."""
         self.lake.open_table(replace(log_table(), path=PATH, table_id=7), FIRST)
         prefix = self.lake.file_prefix(PATH, ROUND)
-        self.journal = RoundJournal(ROUND, PATH, None, None, prefix)
+        self.journal = RoundJournal.begun(ROUND, PATH, None, None, prefix)
         self.journals.write(self.journal)
         self.file = Path(prefix) / "data"
         self.write()
@@ -163,7 +164,7 @@ def test_a_file_that_a_checkpoint_references_stays_and_is_looked_at_after_growin
 
 
 def test_a_commit_of_unknown_outcome_keeps_its_files_whatever_time_has_passed(ended: Ended) -> None:
-    ended.journals.write(replace(ended.journal, commits=(("uuid", 1),)))
+    ended.journals.write(structs.replace(ended.journal, commits=(("uuid", 1),)))
     ended.fail(may_write=True)
     ended.clock.advance(FENCE_S)
     ended.cleaner.sweep_due(PATH)

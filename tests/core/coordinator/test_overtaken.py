@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from lakeward.coordinator.checkpoints.known import KnownCheckpoints
 from lakeward.coordinator.checkpoints.restorer import Restorer
@@ -42,7 +43,7 @@ class Disk:
         """Make a round of a start, with a data file."""
         round_id = RoundId(start, 7, 3, 1)
         prefix = self.lake.file_prefix(PATH, round_id)
-        self.journals.write(RoundJournal(round_id, PATH, None, None, prefix))
+        self.journals.write(RoundJournal.begun(round_id, PATH, None, None, prefix))
         file = Path(prefix) / "data"
         file.parent.mkdir(parents=True)
         file.write_bytes(b"rows")
@@ -119,7 +120,7 @@ def cleaner_of(disk: Disk, start: Incarnation, fence_s: float = 0.0) -> Cleaner:
 def test_opening_a_round_deletes_nothing_of_one_whose_commit_may_still_land(disk: Disk) -> None:
     file = disk.file_of(FIRST)
     (journal,) = disk.journals.list()
-    disk.journals.write(replace(journal, commits=(("uuid", 1),)))
+    disk.journals.write(structs.replace(journal, commits=(("uuid", 1),)))
     cleaner_of(disk, SECOND).before_round(PATH, None)
     assert file.exists()
 
@@ -139,7 +140,7 @@ def test_files_of_a_commit_of_unknown_outcome_are_deleted_once_a_later_commit_ha
 ) -> None:
     file = disk.file_of(FIRST)
     (journal,) = disk.journals.list()
-    disk.journals.write(replace(journal, base_commit=10, commits=(("one", 11), ("two", 12))))
+    disk.journals.write(structs.replace(journal, base_commit=10, commits=(("one", 11), ("two", 12))))
     cleaner = cleaner_of(disk, THIRD, fence_s=10.0)
     cleaner.before_round(PATH, newest)
     assert file.exists() == left
@@ -151,7 +152,7 @@ def test_files_of_a_commit_of_unknown_outcome_are_deleted_once_a_later_commit_ha
 def test_a_round_of_this_start_is_left_to_its_own_commit(disk: Disk) -> None:
     file = disk.file_of(SECOND)
     (journal,) = disk.journals.list()
-    disk.journals.write(replace(journal, base_commit=10, commits=(("one", 11),)))
+    disk.journals.write(structs.replace(journal, base_commit=10, commits=(("one", 11),)))
     cleaner_of(disk, SECOND).before_round(PATH, 13)
     assert file.exists()
 

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 ASSIGNMENT = TableAssignment(PATH, 7, 3, 0, 1.0)
 ROUND = RoundId(FIRST, 7, 3, 1)
 STATE = CheckpointContents.of(structs.replace(round_snapshot(reference()), finished=()), [])
-JOURNAL = RoundJournal(ROUND, PATH, None, None, "w/")
+JOURNAL = RoundJournal.begun(ROUND, PATH, None, None, "w/")
 EVERY_S = 5.0
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from lakeward.coordinator.commits.cleaner import Cleaner
 from lakeward.errors import StorageError, TableGoneError
@@ -64,7 +65,7 @@ def leave(
     lake: FolderLake, journals: JournalStore, round_id: RoundId, swept_ms: int | None, path: TablePath = PATH
 ) -> tuple[RoundJournal, Path]:
     prefix = lake.file_prefix(path, round_id)
-    journal = RoundJournal(round_id, path, None, None, prefix, swept_ms=swept_ms)
+    journal = structs.replace(RoundJournal.begun(round_id, path, None, None, prefix), swept_ms=swept_ms)
     journals.write(journal)
     file = Path(prefix) / "data.arrow"
     file.parent.mkdir(parents=True)

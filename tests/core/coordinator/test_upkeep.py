@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from msgspec import structs
 
 from lakeward.coordinator.commits.cleaner import Cleaner
 from lakeward.coordinator.service import stop
@@ -126,7 +127,8 @@ def test_the_sweep_after_a_commit_spares_a_round_that_was_begun_after_it(tmp_pat
     for number in (1, 3):
         round_id = RoundId(ours, 7, 1, number)
         prefix = lake.file_prefix(PATH, round_id)
-        journals.write(RoundJournal(round_id, PATH, None, None, prefix, (("uuid", number),)))
+        journal = RoundJournal.begun(round_id, PATH, None, None, prefix)
+        journals.write(structs.replace(journal, commits=(("uuid", number),)))
         files.append(Path(prefix) / "data")
         files[-1].parent.mkdir(parents=True)
         files[-1].write_bytes(b"rows")

@@ -4,8 +4,8 @@ from lakeward.model.tables import TableBucket, TablePath
 from lakeward.storage.commit_records import CommitRecord, CommitRecords
 from lakeward.storage.small_files import SmallFiles
 
-RECORD = CommitRecord(TablePath("db", "t"), 7, 123, {TableBucket(7, None, 0): 5, TableBucket(7, 2, 1): 9}, 1000)
-OTHER = CommitRecord(TablePath("db", "u"), 8, None, {}, 1000, disregarded=5, accepted=True)
+RECORD = CommitRecord(TablePath("db", "t"), 7, 123, ((None, 0, 5), (2, 1, 9)), 1000)
+OTHER = CommitRecord(TablePath("db", "u"), 8, None, (), 1000, disregarded=5, accepted=True)
 
 
 def test_records_survive_and_are_listed(root: str) -> None:
@@ -16,6 +16,7 @@ def test_records_survive_and_are_listed(root: str) -> None:
 
     assert records.read(7) == RECORD
     assert records.list() == (RECORD, OTHER)
+    assert RECORD.offsets == {TableBucket(7, None, 0): 5, TableBucket(7, 2, 1): 9}
 
 
 def test_a_table_that_was_never_committed_or_was_dropped_has_no_record(root: str) -> None:

@@ -23,7 +23,7 @@ from lakeward.observe import status_file
 from lakeward.observe.control import Control, read_control
 from lakeward.storage.binding_files import BindingFiles
 from lakeward.storage.checkpoint_store import CheckpointFiles
-from lakeward.storage.commit_records import CommitRecord, CommitRecords
+from lakeward.storage.commit_records import CommitRecord, CommitRecords, stored_offsets
 from lakeward.storage.newer_formats import refuse_newer
 from lakeward.storage.records import MAGIC, unpack
 from lakeward.storage.round_history import RoundHistory
@@ -173,9 +173,11 @@ def test_a_round_of_a_log_table_is_read_as_it_was(tmp_path: Path) -> None:
     prefix, commit = f"lake/t.log/{FIRST}/1-2-1", 323223814654819149
     table = StoredTable(LOG, 1, 2, 0, 0.2, 1_700_000_100_902)
     assert found.state() == ServiceState(FIRST, (table,), lease_ids=(f"{FIRST}-1",))
-    assert found.journals() == (RoundJournal(RoundId(FIRST, 1, 2, 1), LOG, 71397151562584231, commit, prefix),)
+    assert found.journals() == (RoundJournal.begun(RoundId(FIRST, 1, 2, 1), LOG, 71397151562584231, commit, prefix),)
     tiered = dict.fromkeys(BUCKETS, 10)
-    assert CommitRecords(found.files, "svc").read(1) == CommitRecord(LOG, 1, commit, tiered, 1_700_000_001_048)
+    assert CommitRecords(found.files, "svc").read(1) == CommitRecord(
+        LOG, 1, commit, stored_offsets(tiered), 1_700_000_001_048
+    )
     (record,) = RoundHistory(found.files, "svc").read()
     assert (record.outcome, record.rows, record.complete_ms) == ("committed", 20, 1_700_000_000_997)
 

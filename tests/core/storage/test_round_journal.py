@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from lakeward.errors import CorruptFileError
 from lakeward.model.identity import Incarnation, RoundId
@@ -12,7 +11,7 @@ from lakeward.storage.round_journal import JournalStore, RoundJournal, decode, e
 from lakeward.storage.small_files import SmallFiles
 
 START = Incarnation("svc", 1000, "00000000000000aa")
-JOURNAL = RoundJournal(RoundId(START, 7, 3, 1), TablePath("db", "t"), None, None, "/w/t/data/r")
+JOURNAL = RoundJournal.begun(RoundId(START, 7, 3, 1), TablePath("db", "t"), None, None, "/w/t/data/r")
 COMMITTING = replace(
     JOURNAL,
     base_snapshot=11,
@@ -45,8 +44,8 @@ def test_version_1_has_these_bytes() -> None:
 
 def test_journals_of_all_starts_are_listed_but_not_another_services(root: str) -> None:
     files = SmallFiles(root)
-    later = replace(JOURNAL, round_id=RoundId(Incarnation("svc", 2000, "00000000000000aa"), 7, 1, 1))
-    other = replace(JOURNAL, round_id=RoundId(Incarnation("svc2", 1, "00000000000000aa"), 7, 1, 1))
+    later = replace(JOURNAL, incarnation="svc-2000-00000000000000aa", epoch=1)
+    other = replace(JOURNAL, incarnation="svc2-1-00000000000000aa", epoch=1)
     for journal in (later, JOURNAL):
         JournalStore(files, "svc").write(journal)
     JournalStore(files, "svc2").write(other)

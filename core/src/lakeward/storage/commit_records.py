@@ -7,8 +7,6 @@ each commit; if a crash prevented that, the table's next round writes it from th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -19,6 +17,8 @@ from lakeward.model.tables import TableBucket, TablePath, in_order
 from lakeward.storage.records import pack, unpack
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lakeward.model.results import LakeHead
     from lakeward.model.tables import TableSpec
     from lakeward.ports import Source
@@ -28,35 +28,34 @@ _VERSION = 1
 _FOLDER = "committed"
 
 
-@dataclass(frozen=True, slots=True)
-class CommitRecord:
+class CommitRecord(msgspec.Struct, frozen=True):
     """The newest commit with offsets of a table that this service made or continued from.
 
     `snapshot_id` is None if a person accepted that the lake has no commit; `disregarded` is then the snapshot that the
-    source still has on record. `offsets`: the next offset to tier, by bucket. `committed_ms`: ms since 1970.
+    source still has on record. `stored` are the offsets as `stored_offsets` makes them. `committed_ms`: ms since 1970.
     """
 
     path: TablePath
     table_id: int
     snapshot_id: int | None
-    offsets: Mapping[TableBucket, int]
+    stored: tuple[tuple[int | None, int, int], ...] = msgspec.field(name="offsets")
     committed_ms: int
     disregarded: int | None = None
     accepted: bool = False
     """True if a person accepted that `offsets` count for that snapshot, whatever it or an earlier one contains."""
 
-
-class _Body(msgspec.Struct, frozen=True):
-    path: TablePath
-    table_id: int
-    snapshot_id: int | None
-    offsets: tuple[tuple[int | None, int, int], ...]
-    committed_ms: int
-    disregarded: int | None
-    accepted: bool = False
+    @property
+    def offsets(self) -> dict[TableBucket, int]:
+        """The next offset to tier, by bucket."""
+        return {TableBucket(self.table_id, partition, bucket): offset for partition, bucket, offset in self.stored}
 
 
-_BODIES = msgspec.msgpack.Decoder(_Body)
+def stored_offsets(offsets: Mapping[TableBucket, int]) -> tuple[tuple[int | None, int, int], ...]:
+    """Return partition id, bucket and offset of each bucket of one table, in order."""
+    return tuple((bucket.partition_id, bucket.bucket, offset) for bucket, offset in in_order(offsets))
+
+
+_RECORDS = msgspec.msgpack.Decoder(CommitRecord)
 """Made while this is imported: threads that learn a type at the same time crash the process."""
 
 
@@ -137,16 +136,7 @@ def _found(head: LakeHead | None, table: TableSpec) -> str:
 
 def encode(record: CommitRecord) -> bytes:
     """Encode a record."""
-    body = _Body(
-        record.path,
-        record.table_id,
-        record.snapshot_id,
-        tuple((bucket.partition_id, bucket.bucket, offset) for bucket, offset in in_order(record.offsets)),
-        record.committed_ms,
-        record.disregarded,
-        record.accepted,
-    )
-    return pack(_VERSION, (msgspec.msgpack.encode(body),))
+    return pack(_VERSION, (msgspec.msgpack.encode(record),))
 
 
 def decode(data: bytes, file: str) -> CommitRecord:
@@ -157,16 +147,6 @@ def decode(data: bytes, file: str) -> CommitRecord:
     """
     _, (data,) = unpack(data, file, {_VERSION: 1})
     try:
-        body = _BODIES.decode(data)
+        return _RECORDS.decode(data)
     except msgspec.MsgspecError as error:
         raise CorruptFileError(file, "a record of a table's newest commit", str(error)) from error
-    offsets = {TableBucket(body.table_id, partition, bucket): offset for partition, bucket, offset in body.offsets}
-    return CommitRecord(
-        body.path,
-        body.table_id,
-        body.snapshot_id,
-        offsets,
-        body.committed_ms,
-        disregarded=body.disregarded,
-        accepted=body.accepted,
-    )

@@ -6,8 +6,6 @@ a later round or start finds every file that the round may have left.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 
 from lakeward.errors import CorruptFileError, UsageError
@@ -22,32 +20,20 @@ VERSIONS = {_VERSION: 1}
 """The number of parts of each version that this release reads."""
 
 
-@dataclass(frozen=True, slots=True)
-class RoundJournal:
+class RoundJournal(msgspec.Struct, frozen=True, omit_defaults=True):
     """The files that a round or a job of upkeep may have left.
 
     `commits` holds uuid and snapshot id of each commit that was tried.
 
-    `base_snapshot` is the lake's head that the round started from, `base_commit` the newest commit with offsets
-    then. `swept_ms`: when its files were deleted the first time, ms since 1970. `missing_ms`: when the lake table was
-    first found missing after the source had dropped the table, ms since 1970.
+    `incarnation`, `table_id`, `epoch` and `number` are those of its id. `base_snapshot` is the lake's head that the
+    round started from, `base_commit` the newest commit with offsets then. `swept_ms`: when its files were deleted the
+    first time, ms since 1970. `missing_ms`: when the lake table was first found missing after the source had dropped
+    the table, ms since 1970.
 
     Of a job of upkeep, `base_snapshot` is the head that its newest commit was built on, None if none was sent that may
     still land, and `writes_until_ms` is when its tasks have ended for certain, ms since 1970.
     """
 
-    round_id: RoundId
-    path: TablePath
-    base_snapshot: int | None
-    base_commit: int | None
-    file_prefix: str
-    commits: tuple[tuple[str, int], ...] = ()
-    swept_ms: int | None = None
-    missing_ms: int | None = None
-    writes_until_ms: int | None = None
-
-
-class _Body(msgspec.Struct, frozen=True, omit_defaults=True):
     incarnation: str
     table_id: int
     epoch: int
@@ -61,8 +47,21 @@ class _Body(msgspec.Struct, frozen=True, omit_defaults=True):
     missing_ms: int | None = None
     writes_until_ms: int | None = None
 
+    @classmethod
+    def begun(
+        cls, round_id: RoundId, path: TablePath, base_snapshot: int | None, base_commit: int | None, file_prefix: str
+    ) -> RoundJournal:
+        """Return the journal of a round or a job of upkeep that has tried no commit."""
+        whose = str(round_id.incarnation), round_id.table_id, round_id.epoch, round_id.number
+        return cls(*whose, path, base_snapshot, base_commit, file_prefix, (), None)
 
-_BODIES = msgspec.msgpack.Decoder(_Body)
+    @property
+    def round_id(self) -> RoundId:
+        """Whose it is."""
+        return RoundId(Incarnation.parse(self.incarnation), self.table_id, self.epoch, self.number)
+
+
+_JOURNALS = msgspec.msgpack.Decoder(RoundJournal)
 """Made while this is imported: threads that learn a type at the same time crash the process."""
 
 
@@ -110,22 +109,7 @@ class JournalStore:
 
 def encode(journal: RoundJournal) -> bytes:
     """Encode a journal."""
-    round_id = journal.round_id
-    body = _Body(
-        str(round_id.incarnation),
-        round_id.table_id,
-        round_id.epoch,
-        round_id.number,
-        journal.path,
-        journal.base_snapshot,
-        journal.base_commit,
-        journal.file_prefix,
-        journal.commits,
-        journal.swept_ms,
-        journal.missing_ms,
-        journal.writes_until_ms,
-    )
-    return pack(_VERSION, (msgspec.msgpack.encode(body),))
+    return pack(_VERSION, (msgspec.msgpack.encode(journal),))
 
 
 def decode(data: bytes, file: str) -> RoundJournal:
@@ -136,18 +120,8 @@ def decode(data: bytes, file: str) -> RoundJournal:
     """
     _, (data,) = unpack(data, file, VERSIONS)
     try:
-        body = _BODIES.decode(data)
-        incarnation = Incarnation.parse(body.incarnation)
+        journal = _JOURNALS.decode(data)
+        Incarnation.parse(journal.incarnation)
     except (msgspec.MsgspecError, UsageError) as error:
         raise CorruptFileError(file, "a round's journal", str(error)) from error
-    return RoundJournal(
-        RoundId(incarnation, body.table_id, body.epoch, body.number),
-        body.path,
-        body.base_snapshot,
-        body.base_commit,
-        body.file_prefix,
-        body.commits,
-        body.swept_ms,
-        body.missing_ms,
-        body.writes_until_ms,
-    )
+    return journal

@@ -22,8 +22,8 @@ CURRENT, OLD = GOLDEN / "current", GOLDEN / "7e3f9db"
 FIELDS = CURRENT / "fields.json"
 FORMATS: dict[str, type] = {
     "service.state": service_state._Body,
-    "journal": round_journal._Body,
-    "committed": commit_records._Body,
+    "journal": round_journal.RoundJournal,
+    "committed": commit_records.CommitRecord,
     "_metadata: files": Head,
     "_metadata: round": RoundSnapshot,
     "_metadata: lease": LeaseCopy,

@@ -49,7 +49,7 @@ from lakeward.storage.checkpoint_format import (
     encode_metadata,
     encode_part,
 )
-from lakeward.storage.commit_records import CommitRecord
+from lakeward.storage.commit_records import CommitRecord, stored_offsets
 from lakeward.storage.round_history import RoundHistory
 from lakeward.storage.round_journal import RoundJournal
 from lakeward.storage.service_state import ServiceState, StoredTable
@@ -123,13 +123,21 @@ STATE = ServiceState(
     lease_ids=(f"{START}-1", "svc-1-00000000000000bb-3"),
     invalidated={7: "10 records were read; 9 rows are in its files"},
 )
-JOURNAL = RoundJournal(
-    RoundId(START, 7, 3, 1), PATH, 2**62, 2**61, "w/data/round", (("00ff", 17), ("01ff", 2**60)), MS, MS + 1
+JOURNAL = structs.replace(
+    RoundJournal.begun(RoundId(START, 7, 3, 1), PATH, 2**62, 2**61, "w/data/round"),
+    commits=(("00ff", 17), ("01ff", 2**60)),
+    swept_ms=MS,
+    missing_ms=MS + 1,
 )
-UPKEEP_JOURNAL = RoundJournal(
-    RoundId(START, 7, UPKEEP, 1), PATH, 2**62, None, "w/data/upkeep", (("02ff", 2**61),), MS, writes_until_ms=MS + 2
+COMMITTED = CommitRecord(
+    PATH, 7, 2**62, stored_offsets({PLAIN: 900, PARTITIONED: 4000}), MS, disregarded=17, accepted=True
 )
-COMMITTED = CommitRecord(PATH, 7, 2**62, {PLAIN: 900, PARTITIONED: 4000}, MS, disregarded=17, accepted=True)
+UPKEEP_JOURNAL = structs.replace(
+    RoundJournal.begun(RoundId(START, 7, UPKEEP, 1), PATH, 2**62, None, "w/data/upkeep"),
+    commits=(("02ff", 2**61),),
+    swept_ms=MS,
+    writes_until_ms=MS + 2,
+)
 RUNNING = RoundReport(
     round_name=f"{START}/7-3-1",
     outcome="running",

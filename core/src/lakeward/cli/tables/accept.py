@@ -13,7 +13,7 @@ from lakeward.clock import SystemClock
 from lakeward.coordinator.rounds.context import tiered_offsets
 from lakeward.errors import EXIT_FAILED
 from lakeward.model.tables import TablePath
-from lakeward.storage.commit_records import CommitRecord, lost_commits
+from lakeward.storage.commit_records import CommitRecord, lost_commits, stored_offsets
 from lakeward.storage.late_commits import went_back
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _find(
     if lost := lost_commits(source, spec, record, head):
         at_source = source.lake_record(spec)
         disregarded = None if at_source is None else at_source.snapshot_id
-        anew = CommitRecord(spec.path, spec.table_id, None, {}, now_ms, disregarded)
+        anew = CommitRecord(spec.path, spec.table_id, None, (), now_ms, disregarded)
         return _Acceptable(lost, f"Tier {spec.path} anew?", anew, f"{spec.path} is tiered anew by its next round.")
     if head is None or head.commit is None or head.own is None:
         return None
@@ -89,7 +89,8 @@ def _find(
     own = head.own.offsets or {}
     chosen = {bucket: max(tiered.get(bucket, 0), own.get(bucket, 0)) for bucket in {*tiered, *own}} if ours else tiered
     whose = "our own offsets" if ours else "the lake's offsets"
-    accepted = CommitRecord(spec.path, spec.table_id, head.commit.snapshot_id, chosen, now_ms, accepted=True)
+    stored = stored_offsets(chosen)
+    accepted = CommitRecord(spec.path, spec.table_id, head.commit.snapshot_id, stored, now_ms, accepted=True)
     return _Acceptable(
         wrong, f"Continue from {whose}?", accepted, f"The next round of {spec.path} starts from {whose}."
     )

@@ -20,11 +20,12 @@ the files any more: they are deleted once the lake table has been missing for lo
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
 import structlog
+from msgspec import structs
 
 from lakeward.errors import FencedError, LakewardError, TableGoneError
 from lakeward.model.identity import RoundId
@@ -208,7 +209,7 @@ class Cleaner:
         for journal in self._rounds_of(path):
             if journal.round_id == round_id:
                 self._delete_tries(journal)
-                self._write_swept(replace(journal, swept_ms=self._clock.wall_ms()))
+                self._write_swept(structs.replace(journal, swept_ms=self._clock.wall_ms()))
             elif not self._was_begun_after(journal, round_id):
                 self._sweep(journal)
 
@@ -225,7 +226,7 @@ class Cleaner:
         if all_deleted and round_id not in self._may_write:
             self._delete(journal)
         else:  # a task may write, a checkpoint references some, or the lake is not reachable: they are swept again
-            self._write_swept(replace(journal, swept_ms=self._clock.wall_ms()))
+            self._write_swept(structs.replace(journal, swept_ms=self._clock.wall_ms()))
 
     def before_upkeep(self, path: TablePath) -> None:
         """Delete the files of this table's earlier jobs of upkeep, but for those that were deleted and may come again.
@@ -268,7 +269,7 @@ class Cleaner:
             kept = self._checkpointed(table_id)
             self._delete_unreferenced(journal.path, table_id, files, kept)
             if not kept.isdisjoint(files) or journal.round_id in self._may_write:
-                self._write_swept(replace(journal, swept_ms=self._clock.wall_ms()))
+                self._write_swept(structs.replace(journal, swept_ms=self._clock.wall_ms()))
                 return
         self._delete(journal)
 
@@ -298,7 +299,7 @@ class Cleaner:
         gone = swept is None and is_gone(*table)
         if gone or (swept is not None and swept > now):  # the clock was set back: start its time again
             missing = now if gone and self._look(journal) is LakeTableState.MISSING else None
-            self._write_swept(replace(journal, swept_ms=now, missing_ms=missing))
+            self._write_swept(structs.replace(journal, swept_ms=now, missing_ms=missing))
         elif swept is not None and now < self._ends_ms(journal):
             self._sweep_later(journal)
         elif swept is not None:
@@ -322,7 +323,7 @@ class Cleaner:
             return
         all_deleted = found is LakeTableState.ANOTHER or self._delete_files(journal)
         if journal.swept_ms is None or journal.missing_ms is not None:
-            journal = replace(journal, swept_ms=journal.swept_ms or now, missing_ms=None)
+            journal = structs.replace(journal, swept_ms=journal.swept_ms or now, missing_ms=None)
             self._write_swept(journal)
         if all_deleted and (ended or now >= self._ends_ms(journal)):
             self._delete(journal)
@@ -346,7 +347,7 @@ class Cleaner:
             _log.info("the lake cannot be asked what a table names; its journal stays", round=str(journal.round_id))
             return
         if journal.missing_ms is None or journal.missing_ms > now:
-            self._journals.write(replace(journal, missing_ms=now))
+            self._journals.write(structs.replace(journal, missing_ms=now))
             return
         if now - journal.missing_ms < max(_MISSING_MS, self._fence_ms):
             return

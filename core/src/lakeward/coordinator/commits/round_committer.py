@@ -5,15 +5,16 @@ A step is a commit of a round that goes on after it (`commit_every`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import structlog
+from msgspec import structs
 
 from lakeward.coordinator.commits.committer import TRIES, Committer, CommitWork
 from lakeward.errors import LakewardError
 from lakeward.model.backoff import RetryPauses
-from lakeward.storage.commit_records import CommitRecord
+from lakeward.storage.commit_records import CommitRecord, stored_offsets
 from lakeward.storage.round_journal import RoundJournal
 
 if TYPE_CHECKING:
@@ -136,16 +137,17 @@ class RoundCommitter:
 
     def _journal(self, round_id: RoundId, path: TablePath, head: LakeHead) -> RoundJournal:
         base_commit = head.commit.snapshot_id if head.commit is not None else None
-        return RoundJournal(round_id, path, head.snapshot_id, base_commit, self._lake.file_prefix(path, round_id))
+        prefix = self._lake.file_prefix(path, round_id)
+        return RoundJournal.begun(round_id, path, head.snapshot_id, base_commit, prefix)
 
     def _add_ids(self, journal: RoundJournal, ids: CommitIds) -> RoundJournal:
-        longer = replace(journal, commits=(*journal.commits, (ids.uuid, ids.snapshot_id)))
+        longer = structs.replace(journal, commits=(*journal.commits, (ids.uuid, ids.snapshot_id)))
         self._journals.write(longer)
         return longer
 
     def _remember(self, table: TableSpec, snapshot_id: int, offsets: Mapping[TableBucket, int]) -> None:
         """Record the commit as the lake table's newest; if that fails, the start of the next round does it."""
-        record = CommitRecord(table.path, table.table_id, snapshot_id, offsets, self._clock.wall_ms())
+        record = CommitRecord(table.path, table.table_id, snapshot_id, stored_offsets(offsets), self._clock.wall_ms())
         try:
             self._committed.write(record)
         except LakewardError as error:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
+from msgspec import structs
 
 from lakeward.errors import FencedError, LakeError, LakewardError
 from lakeward.model.upkeep import UpkeepCommit, UpkeepOutcome
@@ -71,7 +71,8 @@ class UpkeepCommitter:
         # A try of a task stops by itself after its limit, and the driver launches none after that of the job.
         until_ms = self._clock.wall_ms() + int(2000 * self._limit_s)
         prefix = self._lake.file_prefix(path, upkeep_id)
-        self._journals.write(RoundJournal(upkeep_id, path, None, None, prefix, writes_until_ms=until_ms))
+        journal = RoundJournal.begun(upkeep_id, path, None, None, prefix)
+        self._journals.write(structs.replace(journal, writes_until_ms=until_ms))
         return plan
 
     def commit(self, plan: UpkeepPlan, results: Sequence[UpkeepResult]) -> bool:
@@ -92,12 +93,13 @@ class UpkeepCommitter:
         outcome = UpkeepOutcome.CONFLICT
         for _ in range(_TRIES):
             base, ids = self._head(plan).snapshot_id, self._lake.new_ids(path)
-            journal = replace(journal, base_snapshot=base, commits=(*journal.commits, (ids.uuid, ids.snapshot_id)))
+            tried = (*journal.commits, (ids.uuid, ids.snapshot_id))
+            journal = structs.replace(journal, base_snapshot=base, commits=tried)
             self._journals.write(journal)
             outcome = upkeep.commit_upkeep(UpkeepCommit(path, upkeep_id, ids, base, tasks, tuple(results)))
             if outcome is not UpkeepOutcome.CONFLICT:
                 break
-        journal = replace(journal, base_snapshot=None)
+        journal = structs.replace(journal, base_snapshot=None)
         self._journals.write(journal)
         if outcome is UpkeepOutcome.LANDED:
             self._clean_up(journal, tried_again=any(one.attempt for one in results))

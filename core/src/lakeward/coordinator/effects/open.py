@@ -22,7 +22,7 @@ from lakeward.coordinator.rounds.mirroring import MIRROR, as_configured
 from lakeward.errors import LakeTableGoneError, LakewardError, OffsetsWentBackError, SourceError, TableGoneError
 from lakeward.machines.splits import enumerate_splits
 from lakeward.model.partitioning import ExchangeMode
-from lakeward.storage.commit_records import CommitRecord, lost_commits
+from lakeward.storage.commit_records import CommitRecord, lost_commits, stored_offsets
 from lakeward.storage.late_commits import is_accepted, went_back
 
 if TYPE_CHECKING:
@@ -171,7 +171,8 @@ def _remember(
     if record is not None and record.snapshot_id == commit.snapshot_id:
         return
     try:
-        committed.write(CommitRecord(table.path, table.table_id, commit.snapshot_id, tiered, commit.timestamp_ms))
+        stored, at_ms = stored_offsets(tiered), commit.timestamp_ms
+        committed.write(CommitRecord(table.path, table.table_id, commit.snapshot_id, stored, at_ms))
     except LakewardError as error:
         _log.warning("the record of the newest commit was not written", table=str(table.path), reason=str(error))
 
