@@ -5,10 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 import urllib.request
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from lakeward.model.secrets import MASK
 from lakeward_page.other_services import OtherServices

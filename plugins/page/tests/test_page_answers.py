@@ -6,10 +6,10 @@ import http.client
 import socket
 import threading
 import urllib.request
-from dataclasses import replace
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from lakeward.errors import ConfigError

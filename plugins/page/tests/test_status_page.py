@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import re
 import time
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from lakeward.model.secrets import MASK
 from lakeward.model.status import CheckpointReport, ExchangeReport, RoundReport, TableCondition

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from lakeward.model.identity import Incarnation
 from lakeward.model.spans import ROUND, RoundSpan, span_id_of, trace_id_of

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from lakeward.clock import SystemClock
 from lakeward.model.status import CheckpointReport, RoundReport, ServiceReport, SubtaskReport, TableReport

@@ -3,12 +3,12 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from lakeward.clock import SystemClock
 from lakeward.local_files import locked, make_private

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from lakeward.model.status import RoundReport, ServiceReport, TableCondition, TableReport
 from lakeward.observe.condition import STATUSES, Circumstances, ConditionTracker, table_condition
@@ -19,8 +18,20 @@ CASES: dict[str, list[tuple[TableReport, Circumstances, str, str, int | None]]] 
         (replace(WAITING, message="waits for a slot"), AT, "waits for a slot", "", None),
     ],
     "new": [
-        (replace(WAITING, never_tiered=True), AT, "Never tiered; 5 rows wait, the oldest for 10 s.", "", NOW - 10_000),
-        (replace(SERVED, never_tiered=True, lag_rows=None, lag_s=None), AT, "No round has been started yet.", "", None),
+        (
+            replace(WAITING, never_tiered=True),
+            AT,
+            "Never tiered; 5 rows wait, the oldest for 10 s.",
+            "",
+            NOW - 10_000,
+        ),
+        (
+            replace(SERVED, never_tiered=True, lag_rows=None, lag_s=None),
+            AT,
+            "No round has been started yet.",
+            "",
+            None,
+        ),
     ],
     "late": [
         (

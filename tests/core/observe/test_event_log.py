@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from lakeward.model.status import ServiceReport, TableCondition, TableReport

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from lakeward.errors import StorageError

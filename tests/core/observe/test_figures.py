@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
 from prometheus_client import generate_latest
 
 from lakeward.hooks.backend import LeaseBackend

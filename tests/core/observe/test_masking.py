@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
+from msgspec.structs import replace
 
 from lakeward.model.secrets import MASK, SecretTexts
 from lakeward.model.status import CheckpointReport, TableCondition

@@ -7,10 +7,9 @@ import pty
 import re
 import sys
 import textwrap
-from dataclasses import replace
 
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 from rich.console import Console
 
 from lakeward.model.status import CheckpointReport, ExchangeReport, RoundReport, ServiceReport, TableReport
@@ -57,9 +56,9 @@ def test_what_waits_in_an_exchange_is_told_while_something_does() -> None:
 def test_how_far_a_recovery_is_is_told_until_it_is_over() -> None:
     reading = ExchangeReport(recovery="not_ready", spill_bytes=3 << 20)
     assert format_exchange(reading).endswith("waited 0.0 s, recovering: reading back, 3.0 MiB spilled")
-    drained = structs.replace(reading, recovery="draining", recovery_bytes=40 << 20, recovered_bytes=12 << 20)
+    drained = replace(reading, recovery="draining", recovery_bytes=40 << 20, recovered_bytes=12 << 20)
     assert format_exchange(drained).endswith("recovering: 12 MiB of 40 MiB written, 3.0 MiB spilled")
-    assert format_exchange(structs.replace(drained, recovery="none")).endswith("waited 0.0 s")
+    assert format_exchange(replace(drained, recovery="none")).endswith("waited 0.0 s")
 
 
 def test_a_terminal_shows_a_recovery_below_the_tables() -> None:

@@ -4,10 +4,10 @@ import os
 import socket
 import subprocess
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from lakeward.clock import SystemClock
 from lakeward.errors import CorruptFileError, StorageError

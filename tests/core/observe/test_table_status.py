@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from lakeward.errors import LakeAwayError, RolledBackError
 from lakeward.model.results import LakeHead, OffsetCommit

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,7 +99,7 @@ def old_report() -> ServiceReport:
     assert table.round is not None
     assert table.round.exchange is not None
     exchange = structs.replace(table.round.exchange, spill_places=(), spill_quota_bytes=0)
-    running = replace(
+    running = structs.replace(
         table.round,
         **dict.fromkeys(("code", "table", "kind", "resumed_from"), ""),
         **dict.fromkeys(("table_id", "launches", "failovers", "checkpoints"), 0),
@@ -108,13 +107,14 @@ def old_report() -> ServiceReport:
         exchange=exchange,
         offsets={},
     )
-    return replace(REPORT, tables=(replace(table, round=running, code="", ended={}, upkeep=None),), lake_away=None)
+    table = structs.replace(table, round=running, code="", ended={}, upkeep=None)
+    return structs.replace(REPORT, tables=(table,), lake_away=None)
 
 
 def old_rounds() -> list[RoundReport]:
     """Return the round that has ended without what version 1 of its file did not have."""
     taken, moved = CheckpointReport(aborted=1), ExchangeReport(sent_bytes=4096)
-    return [replace(ENDED, rows_per_s=160.0, lag_rows=None, checkpoint=taken, exchange=moved)]
+    return [structs.replace(ENDED, rows_per_s=160.0, lag_rows=None, checkpoint=taken, exchange=moved)]
 
 
 class Left:

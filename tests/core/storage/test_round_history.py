@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from pathlib import Path
 
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from lakeward.errors import StorageError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
 from lakeward.model.exchange import ExchangeFigures
 from lakeward.model.tables import TableBucket
@@ -11,8 +11,7 @@ WAITS_FOR_CATALOG = "waits for the catalog"
 """The message of a table whose last round got no answer of the catalog: `ServiceReport.lake_away` says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointReport:
+class CheckpointReport(msgspec.Struct, frozen=True):
     """A round's checkpoints: the newest that completed, and how many were aborted.
 
     `name` is as `lakeward checkpoints` shows it, empty where none has completed; `completed_ms` is milliseconds since
@@ -49,8 +48,7 @@ class ExchangeReport(ExchangeFigures, frozen=True, kw_only=True):
     """From the moment in which checkpoints could be taken to the completion of the launch's first one."""
 
 
-@dataclass(frozen=True, slots=True)
-class SubtaskReport:
+class SubtaskReport(msgspec.Struct, frozen=True):
     """One subtask of a running round.
 
     `state` is `reading`, `waiting` (it reads no split at the moment), `finished` or `disconnected`. `split` is what it
@@ -69,8 +67,7 @@ class SubtaskReport:
     seen_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class RoundReport:
+class RoundReport(msgspec.Struct, frozen=True):
     """One round, running or over: of a table in `status.json`, and once it has ended a line of `rounds.jsonl`.
 
     `round_name` is its full name. `outcome` is `running`, `committed`, `idle`, `failed`, `dropped`, `fenced`, `stopped`
@@ -91,7 +88,7 @@ class RoundReport:
     rows_per_s: float
     snapshot_id: int | None
     reason: str = ""
-    timings_s: dict[str, float] = field(default_factory=dict)
+    timings_s: dict[str, float] = msgspec.field(default_factory=dict)
     checkpoint: CheckpointReport | None = None
     slots: int = 0
     """Of a running round: subtasks that Spark gave it a slot for, out of `slots_asked`."""
@@ -109,7 +106,7 @@ class RoundReport:
     table_id: int = 0
     kind: str = ""
     """What it reads: `log`, `snapshots`, `snapshots and log`, or empty where it has not begun."""
-    offsets: dict[str, int] = field(default_factory=dict)
+    offsets: dict[str, int] = msgspec.field(default_factory=dict)
     """Of a round in `rounds.jsonl`, by bucket: those after it, empty for a table of many buckets."""
     end_offset: int | None = None
     """Their sum."""
@@ -150,8 +147,7 @@ class RoundReport:
         return max(0.0, (self.ended_ms - self.complete_ms) / 1000 - self.freshness_s)
 
 
-@dataclass(frozen=True, slots=True)
-class UpkeepReport:
+class UpkeepReport(msgspec.Struct, frozen=True):
     """The newest job of upkeep of a table, such as a compaction, running or over.
 
     `state` is `running`, `committed`, `cancelled` or `failed`; the last two have a `reason`. `files` of `size_bytes`
@@ -171,8 +167,7 @@ class UpkeepReport:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TableCondition:
+class TableCondition(msgspec.Struct, frozen=True):
     """How a table is, for an operator: one status, its cause, what to do, and since when.
 
     `lakeward.observe.condition` decides it and lists every `status`. `action` is empty where nothing is to be done.
@@ -185,8 +180,7 @@ class TableCondition:
     since_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TableReport:
+class TableReport(msgspec.Struct, frozen=True):
     """One table as the service sees it. `status` is its phase, `message` says what is wrong, if anything.
 
     Times are milliseconds since 1970, None where unknown. What an operator is shown is its `condition`.
@@ -223,7 +217,7 @@ class TableReport:
     """1 for the table whose round starts next, None where it does not wait."""
     lake_files: int | None = None
     """Data and delete files of the lake table after its last round."""
-    ended: dict[str, int] = field(default_factory=dict)
+    ended: dict[str, int] = msgspec.field(default_factory=dict)
     """Its rounds that ended since the service started, by outcome."""
     upkeep: UpkeepReport | None = None
     """None where no job of upkeep was launched since the service started."""
@@ -234,8 +228,7 @@ class TableReport:
         return self.condition or TableCondition(self.status, self.message)
 
 
-@dataclass(frozen=True, slots=True)
-class LakeAway:
+class LakeAway(msgspec.Struct, frozen=True):
     """The lake's catalog does not answer, since `since_ms` (milliseconds since 1970), and `tables` wait for it."""
 
     since_ms: int
@@ -243,8 +236,7 @@ class LakeAway:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceReport:
+class ServiceReport(msgspec.Struct, frozen=True):
     """The whole service at one moment."""
 
     service: str
@@ -278,8 +270,7 @@ class ServiceReport:
         return tuple((table, one) for table, one in rounds if one is not None and one.outcome == "running")
 
 
-@dataclass(frozen=True, slots=True)
-class TableOffsets:
+class TableOffsets(msgspec.Struct, frozen=True):
     """`lakeward tables`: one bucket's offsets."""
 
     bucket: TableBucket

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import structs
 
 from lakeward.model.status import TableCondition
 from lakeward.observe.format import count, seconds
@@ -46,8 +48,7 @@ _WITHOUT_LAG = {
 """What is said of a table whose lag nobody knows yet, by its phase."""
 
 
-@dataclass(frozen=True, slots=True)
-class Circumstances:
+class Circumstances(msgspec.Struct, frozen=True):
     """What counts for a table's condition besides its report. `now_ms` is milliseconds since 1970."""
 
     now_ms: int
@@ -91,7 +92,7 @@ class ConditionTracker:
         """
         tables = tuple(self._describe(table, report, paused) for table in report.tables)
         self._known |= {table.path: table.condition for table in tables if table.condition is not None}
-        return replace(report, tables=tables)
+        return structs.replace(report, tables=tables)
 
     def _describe(self, table: TableReport, report: ServiceReport, paused: Collection[str]) -> TableReport:
         now_ms, before = report.written_ms, self._known.get(table.path)
@@ -99,17 +100,17 @@ class ConditionTracker:
         condition = table_condition(table, Circumstances(now_ms, running, paused=halted, before=before))
         if condition.since_ms is None:
             condition = TableCondition(condition.status, condition.message, condition.action, now_ms)
-        return replace(table, condition=condition)
+        return structs.replace(table, condition=condition)
 
 
 def _as_it_counts(table: TableReport, at: Circumstances) -> TableReport:
     """Leave out of a report what does not count. It is copied only then: it is made twice a second for each table."""
     if table.due_ms is not None and not at.running:
-        table = replace(table, due_ms=None)
+        table = structs.replace(table, due_ms=None)
     overdue = table.status == "waiting" and table.due_ms is not None and table.due_ms < at.now_ms
     if overdue and table.lag_rows == 0 and not at.asked:
         # No round has looked since the table was due: that nothing waits is what the last round found.
-        table = replace(table, lag_rows=None)
+        table = structs.replace(table, lag_rows=None)
     return table
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,25 +15,25 @@ if TYPE_CHECKING:
 def masked_report(report: ServiceReport, mask: Callable[[str], str]) -> ServiceReport:
     """Return a report whose free texts contain no secret: `mask` hides those of a text."""
     tables = tuple(_masked_table(table, mask) for table in report.tables)
-    away = report.lake_away and replace(report.lake_away, reason=mask(report.lake_away.reason))
-    return replace(report, lease_message=mask(report.lease_message), lake_away=away, tables=tables)
+    away = report.lake_away and structs.replace(report.lake_away, reason=mask(report.lake_away.reason))
+    return structs.replace(report, lease_message=mask(report.lease_message), lake_away=away, tables=tables)
 
 
 def _masked_table(table: TableReport, mask: Callable[[str], str]) -> TableReport:
     """Return a table whose texts contain no secret: itself, as hundreds of others, where they contain none."""
     message, failure, condition = mask(table.message), mask(table.failure), table.condition
     if condition is not None and (found := mask(condition.message)) != condition.message:
-        condition = replace(condition, message=found)
+        condition = structs.replace(condition, message=found)
     last = table.round and masked_round(table.round, mask)
     if (message, failure) == (table.message, table.failure) and condition is table.condition and last is table.round:
         return table
-    return replace(table, message=message, failure=failure, condition=condition, round=last)
+    return structs.replace(table, message=message, failure=failure, condition=condition, round=last)
 
 
 def masked_round(found: RoundReport, mask: Callable[[str], str]) -> RoundReport:
     """Return a round whose free texts contain no secret. Arguments as `masked_report`."""
     taken = found.checkpoint
     if taken is not None and taken.reason:
-        found = replace(found, checkpoint=replace(taken, reason=mask(taken.reason)))
+        found = structs.replace(found, checkpoint=structs.replace(taken, reason=mask(taken.reason)))
     reason = mask(found.reason)
-    return replace(found, reason=reason) if reason != found.reason else found
+    return structs.replace(found, reason=reason) if reason != found.reason else found

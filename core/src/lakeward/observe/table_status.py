@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import structs
 
 from lakeward.errors import LakeAwayError, LakewardError
 from lakeward.model.status import RoundReport, TableOffsets, TableReport
@@ -20,8 +23,7 @@ if TYPE_CHECKING:
     from lakeward.ports import Lake, Source
 
 
-@dataclass(frozen=True, slots=True)
-class TableLine:
+class TableLine(msgspec.Struct, frozen=True):
     """One table. Offsets are sums over its buckets; None is unknown.
 
     `report` is what the service reported last, with the lag, the times and the condition that source and lake have now:
@@ -137,20 +139,20 @@ def _table_line(source: Source, lake: LakeHeads, table: TableSpec, context: Stat
         head = lake.head(table.path)
         record = context.committed.get(table.table_id)
         if lost := lost_commits(source, table, record, head):
-            report = replace(report, committed_ms=None if record is None else record.committed_ms)
-            return TableLine(_judged(report, replace(at, wrong=LAKE_GONE, why=lost)))
+            report = structs.replace(report, committed_ms=None if record is None else record.committed_ms)
+            return TableLine(_judged(report, structs.replace(at, wrong=LAKE_GONE, why=lost)))
         commit = _newest_commit(head, table)
         offsets = _offsets(source, table, commit)
         if wrong := went_back(table.path, record, head if commit is not None else None, offsets, states):
-            return TableLine(_judged(report, replace(at, wrong=OFFSETS_BACK, why=wrong)))
+            return TableLine(_judged(report, structs.replace(at, wrong=OFFSETS_BACK, why=wrong)))
         if record is not None and head is not None and is_accepted(record, head):
             offsets = record.offsets
         since_ms = source.pending_since_ms(table, _next_offsets(states, offsets))
     except LakewardError as error:
-        report = replace(report, complete_ms=None if known is None else known.complete_ms)
-        return TableLine(_judged(report, replace(at, wrong=UNREADABLE, why=str(error))))
+        report = structs.replace(report, complete_ms=None if known is None else known.complete_ms)
+        return TableLine(_judged(report, structs.replace(at, wrong=UNREADABLE, why=str(error))))
     lag_rows = sum(_waiting(state, offsets) for state in states)
-    report = replace(
+    report = structs.replace(
         report,
         never_tiered=commit is None,
         committed_ms=None if commit is None else commit.timestamp_ms,
@@ -171,7 +173,7 @@ def _without_lake(table: TableSpec, known: TableReport | None, context: StatusCo
     """Return what the service reported last, without what source and lake are asked for anew."""
     if known is None:
         known = TableReport(str(table.path), table.table_id, "", "", None, None, 0, 0, None)
-    return replace(
+    return structs.replace(
         known,
         table_id=table.table_id,
         lag_rows=None,
@@ -186,7 +188,7 @@ def _without_lake(table: TableSpec, known: TableReport | None, context: StatusCo
 
 def _judged(report: TableReport, at: Circumstances) -> TableReport:
     """Add the condition, and take away the phase of a service that does not run."""
-    return replace(report, condition=table_condition(report, at), status=report.status if at.running else "")
+    return structs.replace(report, condition=table_condition(report, at), status=report.status if at.running else "")
 
 
 def _lag_s(lag_rows: int, since_ms: int | None, now_ms: int) -> float | None:
@@ -207,7 +209,7 @@ def _last_round(report: TableReport, context: StatusContext) -> RoundReport | No
     """Return the round that was reported last; one that ran when its service died was interrupted."""
     if report.round is None or report.round.outcome != "running" or context.running:
         return report.round
-    return replace(report.round, outcome="interrupted")
+    return structs.replace(report.round, outcome="interrupted")
 
 
 def _newest_commit(head: LakeHead | None, table: TableSpec) -> OffsetCommit | None:

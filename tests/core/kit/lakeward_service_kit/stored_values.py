@@ -187,7 +187,7 @@ RUNNING = RoundReport(
     complete_ms=MS,
     freshness_s=60.0,
 )
-ENDED = replace(
+ENDED = structs.replace(
     RUNNING,
     outcome="failed",
     kind="snapshots and log",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import structs
 
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.layouts import table_layouts
@@ -90,7 +90,7 @@ def _look(loaded: Loaded, services: Services, now_ms: int, path: TablePath | Non
             served.setdefault((server.name, server.bound), (server, []))[1].append(table)
         heads = LakeHeads(lake)
         lines = [
-            replace(line, service=server.name, bound=server.bound)
+            structs.replace(line, service=server.name, bound=server.bound)
             for server, theirs in served.values()
             for line in table_status(source, heads, theirs, _context(loaded, server, now_ms))
         ]
@@ -117,12 +117,12 @@ def _with_layout(line: TableLine, layout: TableLayout | None) -> TableLine:
     if layout is None:
         return line
     if not layout.error:
-        return replace(line, lake_partition=layout.lake_partition, exchange=layout.exchange)
+        return structs.replace(line, lake_partition=layout.lake_partition, exchange=layout.exchange)
     report, condition = line.report, line.report.shown
     if layout.error.rstrip(".") not in condition.message:  # else a service has tried it
         message = f"{condition.message} Its layout is impossible: {layout.error}"
-        report = replace(report, condition=replace(condition, message=message))
-    return replace(line, report=report, lake_partition=layout.lake_partition, exchange=IMPOSSIBLE)
+        report = structs.replace(report, condition=structs.replace(condition, message=message))
+    return structs.replace(line, report=report, lake_partition=layout.lake_partition, exchange=IMPOSSIBLE)
 
 
 def _overview(lines: Sequence[TableLine], now_ms: int, *, services: bool, wide: bool) -> Columns:

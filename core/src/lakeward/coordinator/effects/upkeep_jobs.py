@@ -6,12 +6,12 @@ commits meanwhile. So no round waits for more than such a call. Nothing is begun
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import structlog
+from msgspec import structs
 
 from lakeward.coordinator.workers.calls import call
 from lakeward.coordinator.workers.log_fields import with_log_fields
@@ -244,7 +244,7 @@ class UpkeepJobs:
     def _cancel(self, table: Table, reason: str) -> None:
         run = table.upkeep_run
         if run.job is not None and run.report is not None:
-            run.report = replace(run.report, reason=reason)
+            run.report = structs.replace(run.report, reason=reason)
             _log.info("upkeep is cancelled", table=str(table.path), reason=reason)
             self._jobs.cancel(run.job)
 
@@ -276,7 +276,7 @@ class UpkeepJobs:
             return
         if landed and run.report is not None:
             files, size = sum(one.files for one in results), sum(one.size_bytes for one in results)
-            run.report = replace(run.report, files_after=files, size_bytes_after=size)
+            run.report = structs.replace(run.report, files_after=files, size_bytes_after=size)
             self._report_end(table, "committed", "")
         else:
             self._report_end(table, "failed", VOID)
@@ -317,7 +317,8 @@ class UpkeepJobs:
         report = table.upkeep_run.report
         if report is None:
             return
-        table.upkeep_run.report = ended = replace(report, state=state, reason=reason, ended_ms=self._clock.wall_ms())
+        ended = structs.replace(report, state=state, reason=reason, ended_ms=self._clock.wall_ms())
+        table.upkeep_run.report = ended
         _log.info(
             "upkeep ended",
             table=str(table.path),

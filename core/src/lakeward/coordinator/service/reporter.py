@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
+from msgspec import structs
 
 from lakeward.coordinator.rounds.report import report
 from lakeward.coordinator.service.lake_outage import LakeOutage
@@ -85,7 +85,7 @@ class Reporter:
         self._outage.round_ended(facts, self._tables_in_hand())
         if facts.outcome not in _QUIET and not (facts.outcome == "stopped" and one.job is None):
             # The report of all tables is written twice a second: it has no room for the offsets of every bucket.
-            history.last = replace(ended, offsets={})
+            history.last = structs.replace(ended, offsets={})
             self.report(force=self._took_s <= _QUICK_S)
             self._options.on_round(ended)
 
