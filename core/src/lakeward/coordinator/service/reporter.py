@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from lakeward.coordinator.rounds.round import Round
     from lakeward.coordinator.service.components import ServiceOptions
     from lakeward.coordinator.service.life import Life
-    from lakeward.coordinator.tables.history import History
     from lakeward.coordinator.tables.table import Table
     from lakeward.coordinator.tables.tables import Tables
     from lakeward.machines.rounds import Rounds
@@ -81,11 +80,11 @@ class Reporter:
         """Record a round that has ended, and report it."""
         facts, ended = one.facts, report(one, self._clock.wall_ms(), self._clock.now())
         history = self._tables.known(facts.table_id, facts.assignment.path).history
-        history.round_ended(facts, ended.rows)
+        history.round_ended(facts, ended)
         self._outage.round_ended(facts, self._tables_in_hand())
         if facts.outcome not in _QUIET and not (facts.outcome == "stopped" and one.job is None):
             # The report of all tables is written twice a second: it has no room for the offsets of every bucket.
-            history.last = structs.replace(ended, offsets={})
+            history.note(round=structs.replace(ended, offsets={}))
             self.report(force=self._took_s <= _QUICK_S)
             self._options.on_round(ended)
 
@@ -93,7 +92,7 @@ class Reporter:
         """Record that a table's assignment ended, and why."""
         table = self._tables.get(table_id)
         if table is not None and reason not in _NO_NEWS:
-            table.history.message = reason
+            table.history.note(message=reason)
 
     def report(self, *, force: bool = False) -> None:
         """Publish the report: with `force` now, else at most twice a second, and less often if it takes long."""
@@ -117,10 +116,10 @@ class Reporter:
         statuses = {status.assignment.table_id: status for status in self._rounds.tables}
         for table_id, status in statuses.items():
             history = self._tables.known(table_id, status.assignment.path).history
-            history.freshness_s = status.assignment.freshness_s
+            history.note(freshness_s=status.assignment.freshness_s)
             history.note_deadline(status.deadline, self._wall_ms(status.deadline))
             if status.phase is Phase.SUSPENDED:  # so that the file shows it after the service has ended
-                history.status, history.message = status.phase.value, status.reason
+                history.note(status=status.phase.value, message=status.reason)
         queue = {table_id: place for place, table_id in enumerate(self._rounds.queue, 1)}
         tables = [
             self._table(table, statuses.get(table.table_id), queue.get(table.table_id))
@@ -152,46 +151,30 @@ class Reporter:
         return len(self._rounds.tables)
 
     def _table(self, table: Table, status: TableStatus | None, queue_position: int | None) -> TableReport:
-        history, one = table.history, table.round
+        known, one = table.history.report, table.round
         job = None if one is None else one.job
-        started = None if one is None or one.facts.context is None else one
-        lag_rows = started.facts.lag_rows() if started is not None else history.lag_rows
-        since_ms, failure, code = history.failing_since_ms, history.failure, history.code
+        message = self._message(known, status) or ("" if job is None else job.waits_for)
+        upkeep = table.upkeep_run.report
+        known = structs.replace(known, message=message, queue_position=queue_position, upkeep=upkeep)
+        if status is not None:
+            known = structs.replace(known, status=status.phase.value)
         if job is not None and job.failing.since is not None:
-            since_ms = since_ms or self._wall_ms(job.failing.since)
-            failure, code = job.failing.cause.text, job.failing.cause.code
-        return TableReport(
-            path=history.path,
-            table_id=table.table_id,
-            status=status.phase.value if status is not None else history.status,
-            message=self._message(history, status) or ("" if job is None else job.waits_for),
-            lag_rows=lag_rows,
-            lag_s=history.lag_s(lag_rows, self._clock.wall_ms()),
-            rounds=history.ended["committed"],
-            ended=dict(history.ended),
-            rows=history.rows,
-            round=report(started, self._clock.wall_ms(), self._clock.now()) if started is not None else history.last,
-            due_ms=history.due_ms,
-            failing_since_ms=since_ms,
-            failure=failure,
-            code=code,
-            freshness_s=history.freshness_s,
-            complete_ms=history.complete_ms,
-            committed_ms=history.committed_ms,
-            queue_position=queue_position,
-            lake_files=history.lake_files,
-            never_tiered=started.facts.never_tiered if started is not None else history.never_tiered,
-            upkeep=table.upkeep_run.report,
-        )
+            since_ms, cause = known.failing_since_ms or self._wall_ms(job.failing.since), job.failing.cause
+            known = structs.replace(known, failing_since_ms=since_ms, failure=cause.text, code=cause.code)
+        if one is not None and one.facts.context is not None:
+            running = report(one, self._clock.wall_ms(), self._clock.now())
+            lag_rows, never_tiered = one.facts.lag_rows(), one.facts.never_tiered
+            known = structs.replace(known, round=running, lag_rows=lag_rows, never_tiered=never_tiered)
+        return structs.replace(known, lag_s=table.history.lag_s(known.lag_rows, self._clock.wall_ms()))
 
     def _wall_ms(self, moment: float) -> int:
         return self._clock.wall_ms() + round((moment - self._clock.now()) * 1000)
 
-    def _message(self, history: History, status: TableStatus | None) -> str:
-        if history.last is not None and history.last.code == LakeAwayError.code:
+    def _message(self, known: TableReport, status: TableStatus | None) -> str:
+        if known.round is not None and known.round.code == LakeAwayError.code:
             return WAITS_FOR_CATALOG
         if status is None:
-            return history.message
+            return known.message
         if status.phase is Phase.BACKOFF and status.retry_at is not None:
             wait = max(0.0, status.retry_at - self._clock.now())
             return f"{status.reason} (try {status.attempt}, again in {wait:.0f} s)"

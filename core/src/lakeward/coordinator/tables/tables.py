@@ -6,8 +6,11 @@ from collections import deque
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from lakeward.coordinator.tables.history import History
 from lakeward.coordinator.tables.table import Table
+from lakeward.model.status import TableReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,7 +45,8 @@ class Tables:
         """Return a table, which is known from now on."""
         found = self._tables.get(table_id)
         if found is None:
-            history = History(str(path), complete_ms=self._complete_ms.get(table_id))
+            report = TableReport(str(path), table_id, "idle", "", None, None, 0, 0, None)
+            history = History(structs.replace(report, complete_ms=self._complete_ms.get(table_id)))
             found = self._tables[table_id] = Table(table_id, path, history)
         found.path = path
         return found
