@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import structlog
@@ -17,7 +17,7 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from lakeward.observe.extend import is_loopback
+from lakeward.observe.extend import clock_time, count, is_loopback, seconds, size
 from lakeward_page.other_services import OthersSeen
 from lakeward_page.view import masked_others, status_view
 
@@ -66,6 +66,9 @@ class PageApp:
         environment = Environment(
             loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
         )
+        writers: dict[str, Callable[[Any], str]]
+        writers = {"clock_time": clock_time, "number": count, "seconds": seconds, "size": size}
+        environment.filters |= {name: partial(_or_dash, write) for name, write in writers.items()}
         # Hundreds of tables have a handful of badges.
         environment.globals["badge"] = lru_cache(maxsize=256)(
             environment.get_template("badge.html").module.badge  # type: ignore[attr-defined]  # a macro of the template
@@ -142,6 +145,10 @@ class PageApp:
 
     def _file_of(self, name: str) -> Callable[[], Response]:
         return lambda: Response(self._static[name], media_type=_STATIC[name])
+
+
+def _or_dash(write: Callable[[Any], str], value: float | None) -> str:
+    return "\u2013" if value is None else write(value)
 
 
 def _refused(header: str) -> Response | None:

@@ -1,4 +1,4 @@
-"""Tables, rounds and subtasks as the status page shows them: each value as text, each state as a word and a sign."""
+"""Tables, rounds and subtasks as the status page shows them: their reports, each state as a word and a sign."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeward.observe.extend import (
+    ago,
     clock_time,
     condition,
     count,
@@ -59,36 +60,20 @@ class Badge:
 class TableRow:
     """One table. `work` is shown instead of the phase, where the phase says no more than the status."""
 
-    path: str
+    report: TableReport
     status: Badge
-    message: str
-    action: str
     since: str
     phase: Badge
     work: str
     delivered: str
-    promised: str
-    lag_rows: str
-    lag_s: str
-    queue: str
-    lake_files: str
-    committed: str
-    rounds: str
-    rows: str
 
 
 @dataclass(frozen=True, slots=True)
 class SubtaskRow:
     """One subtask of a running round."""
 
-    number: int
-    host: str
+    report: SubtaskReport
     state: Badge
-    split: str
-    splits_done: str
-    rows: str
-    read: str
-    seen: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,24 +98,13 @@ def badge(status: str) -> Badge:
 def table_row(table: TableReport, now_ms: int) -> TableRow:
     """Describe a table of a report; `now_ms` is in milliseconds since 1970."""
     found = table.shown
-    delivered_s = None if table.complete_ms is None else max(0.0, (now_ms - table.complete_ms) / 1000)
     return TableRow(
-        path=table.path,
+        report=table,
         status=badge(found.status),
-        message=found.message,
-        action=found.action,
         since="" if found.since_ms is None else seconds(max(0.0, (now_ms - found.since_ms) / 1000)),
         phase=_phase(table.status),
         work=_last_failure(table.round) if table.status == found.status else "",
-        delivered="" if delivered_s is None else seconds(delivered_s),
-        promised="" if table.freshness_s is None else seconds(table.freshness_s),
-        lag_rows=_or_dash(table.lag_rows),
-        lag_s="\u2013" if table.lag_s is None else seconds(table.lag_s),
-        queue="\u2013" if table.queue_position is None else f"{table.queue_position:,}.",
-        lake_files=_or_dash(table.lake_files),
-        committed="\u2013" if table.committed_ms is None else clock_time(table.committed_ms),
-        rounds=count(table.rounds),
-        rows=count(table.rows),
+        delivered=ago(table.complete_ms, now_ms),
     )
 
 
@@ -175,16 +149,7 @@ def _checkpoint(taken: CheckpointReport, now_ms: int) -> str:
 
 def _subtask(one: SubtaskReport) -> SubtaskRow:
     kind = {"reading": "busy", "finished": "good", "disconnected": "warn"}.get(one.state, "rest")
-    return SubtaskRow(
-        number=one.subtask,
-        host=one.host or "\u2013",
-        state=Badge(one.state, kind),
-        split=one.split or "\u2013",
-        splits_done=count(one.splits_done),
-        rows=count(one.rows),
-        read=size(one.size_bytes),
-        seen=f"{seconds(one.seen_s)} ago",
-    )
+    return SubtaskRow(one, Badge(one.state, kind))
 
 
 def _last_failure(last: RoundReport | None) -> str:
@@ -196,7 +161,3 @@ def _last_failure(last: RoundReport | None) -> str:
 
 def _phase(text: str) -> Badge:
     return Badge(text, "busy" if text in _AT_WORK else "rest")
-
-
-def _or_dash(value: int | None) -> str:
-    return "\u2013" if value is None else count(value)

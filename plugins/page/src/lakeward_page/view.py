@@ -131,7 +131,7 @@ def status_view(
 
 def _urgency(row: TableRow) -> tuple[int, int, str]:
     """Return the sort key of a row: first what is wrong, then what is late, then what is at work; each by name."""
-    return _ORDER.get(row.status.kind, 3), _ORDER.get(row.phase.kind, 3), row.path
+    return _ORDER.get(row.status.kind, 3), _ORDER.get(row.phase.kind, 3), row.report.path
 
 
 def _troubles(trouble: str, report: ServiceReport | None, rows: Sequence[TableRow], now_ms: int) -> Iterator[Trouble]:
@@ -147,9 +147,10 @@ def _troubles(trouble: str, report: ServiceReport | None, rows: Sequence[TableRo
             ends = f"ends in {seconds(left_s)}" if left_s > 0 else "has ended"
             yield Trouble("Lease", f"{ends} and was not renewed: the snapshots that are read may be deleted", "bad")
     for row in rows:
-        if row.status.kind in {"bad", "warn"} and row.message != WAITS_FOR_CATALOG:
+        found = row.report.shown
+        if row.status.kind in {"bad", "warn"} and found.message != WAITS_FOR_CATALOG:
             since = f" for {row.since}" if row.since else ""
-            yield Trouble(row.path, f"{row.status.text}{since}: {row.message}", row.status.kind, row.action)
+            yield Trouble(row.report.path, f"{found.status}{since}: {found.message}", row.status.kind, found.action)
 
 
 def _facts(report: ServiceReport, now_ms: int) -> Iterator[tuple[str, str]]:
