@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from lakeward.coordinator.rounds.slots import PATIENCE_S, SlotWatch
+from lakeward.coordinator.rounds.subtasks import PATIENCE_S, SlotWatch
 from lakeward.coordinator.service import stop
 from lakeward.observe.metrics import ServiceMetrics
 from lakeward_service_kit.rounds import IdleJobs

@@ -11,19 +11,22 @@ from typing import TYPE_CHECKING
 
 import structlog
 from pyspark.errors import PySparkException
+from pyspark.traceback_utils import SCCallSiteSync
 
 from lakeward.errors import SparkError
 from lakeward.model.jobs import UpkeepJobEnd
-from lakeward.spark.call_site import call_site
 from lakeward.spark.reason import reason_of
 from lakeward.spark.tasks import TaskOfJob, TaskOfUpkeep, run_each, run_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from pyspark import SparkContext
+
     from lakeward.model.jobs import JobSpec, SubtaskPlace, UpkeepJob
     from lakeward.spark.session import SparkHandle
 
+_counting = threading.Lock()
 _STOPPED = "stopped SparkContext"
 """In the text of Spark's errors once the session was stopped."""
 _log = structlog.get_logger("lakeward.jobs")
@@ -32,6 +35,27 @@ _log = structlog.get_logger("lakeward.jobs")
 def _no_upkeep(_order: bytes, _attempt: int) -> str:
     message = "no upkeep is done here"
     raise SparkError(message)
+
+
+@contextmanager
+def _call_site(context: SparkContext, name: str) -> Iterator[None]:
+    """Name the stages that this thread runs in this block.
+
+    PySpark names a stage after the line of Python that called it, and counts the calls that are under way, over all
+    threads: only the outermost one sets a name. So this counts as one more call; what runs inside leaves our name.
+    """
+    _count(1)
+    try:
+        context.setLocalProperty("callSite.short", name)
+        context.setLocalProperty("callSite.long", name)
+        yield
+    finally:
+        _count(-1)
+
+
+def _count(calls: int) -> None:
+    with _counting:
+        SCCallSiteSync._spark_stack_depth += calls  # noqa: SLF001 - pyspark has no other switch
 
 
 class SparkJobs:
@@ -131,7 +155,7 @@ class SparkJobs:
         context.setLocalProperty("spark.scheduler.pool", spec.pool)
         context.addJobTag(spec.tag)
         try:
-            with call_site(context, spec.call_site):
+            with _call_site(context, spec.call_site):
                 yield
         finally:
             context.removeJobTag(spec.tag)

@@ -6,6 +6,7 @@ the old or the new file whole; elsewhere it is one PUT.
 
 from __future__ import annotations
 
+import threading
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,7 +18,6 @@ from lakeward.local_files import require_plain
 from lakeward.model.object_store import SCHEME
 from lakeward.model.secrets import mask_uri
 from lakeward.storage.atomic_write import prune, write_local, writing_local
-from lakeward.storage.keyed_lock import KeyedLock
 from lakeward.storage.object_store import open_s3, reason
 
 if TYPE_CHECKING:
@@ -33,6 +33,36 @@ class FileEntry(NamedTuple):
     name: str
     size_bytes: int
     written_ms: int
+
+
+class _KeyedLock:
+    """Locks by name; a lock exists as long as it is held or waited for. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._locks: dict[str, tuple[threading.Lock, int]] = {}
+
+    @contextmanager
+    def of(self, name: str) -> Iterator[None]:
+        """Wait until the lock of this name is free, and hold it."""
+        lock = self._enter(name)
+        try:
+            with lock:
+                yield
+        finally:
+            self._leave(name)
+
+    def _enter(self, name: str) -> threading.Lock:
+        with self._guard:
+            lock, users = self._locks.get(name) or (threading.Lock(), 0)
+            self._locks[name] = (lock, users + 1)
+            return lock
+
+    def _leave(self, name: str) -> None:
+        with self._guard:
+            lock, users = self._locks.pop(name)
+            if users > 1:
+                self._locks[name] = (lock, users - 1)
 
 
 class SmallFiles:
@@ -51,7 +81,7 @@ class SmallFiles:
             self._filesystem, self._base = _open(root)
         else:
             self._filesystem, self._base = filesystem, root
-        self._locks = KeyedLock()
+        self._locks = _KeyedLock()
         """A write whose caller no longer waits may still run: a later write of that file must wait for it."""
         self._local = isinstance(self._filesystem, pafs.LocalFileSystem)
         self._bucket_seen = not root.startswith(SCHEME)

@@ -13,9 +13,8 @@ import structlog
 from lakeward.coordinator.effects.items import ForRound, OfRound
 from lakeward.coordinator.rounds.effects import CleanUp, EffectDone, EffectFailed, OpenTable, Tell
 from lakeward.coordinator.rounds.facts import RoundFacts
-from lakeward.coordinator.rounds.report import report
+from lakeward.coordinator.rounds.report import log_end, report
 from lakeward.coordinator.rounds.round import Cancelled, Round, RoundTick
-from lakeward.coordinator.rounds.round_end import log_end
 from lakeward.coordinator.rounds.trace import RoundTrace
 from lakeward.coordinator.workers.calls import call
 from lakeward.coordinator.workers.log_fields import with_log_fields

@@ -10,7 +10,6 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from lakeward.coordinator.commits.commit_account import SplitShare, shares_of
-from lakeward.coordinator.rounds.writers import Writers
 from lakeward.machines.checkpoints.gateway import Origins
 from lakeward.machines.splits import Splits
 from lakeward.model.backoff import NO_PAUSES
@@ -24,9 +23,37 @@ if TYPE_CHECKING:
     from lakeward.machines.splits.enumeration import Enumeration
     from lakeward.model.backoff import RetryPauses
     from lakeward.model.checkpoints import BlockedEvent, Origin, SubtaskSnapshot
+    from lakeward.model.exchange import ExchangeState
     from lakeward.model.results import LakeFile, WriteResult
     from lakeward.model.splits import Split
     from lakeward.model.tables import TableBucket
+
+
+class Writers:
+    """The writers of one round. Used on the event loop only."""
+
+    def __init__(self, restored: Iterable[ExchangeState] = ()) -> None:
+        """Start with nothing written, or with what a checkpoint holds of all its subtasks."""
+        self.restored = tuple(restored)
+        """What the next launch, or the present one, was restored from."""
+        self.finished: dict[int, ExchangeState] = {}
+        """By subtask of the present launch: its state once all its files were closed."""
+
+    @property
+    def states(self) -> tuple[ExchangeState, ...]:
+        """The states that hold every row of the round: those of the writers that finished, or the restored ones."""
+        finished = self.finished.values()
+        everyone = bool(finished) and all(len(finished) == state.subtasks for state in finished)
+        return tuple(finished) if everyone else self.restored
+
+    def files(self) -> list[LakeFile]:
+        """Return the closed files of `states`."""
+        return [file for state in self.states for file in state.files]
+
+    def paths(self) -> frozenset[str]:
+        """Return the paths of all files that a writer holds, finished or restored."""
+        every = (*self.restored, *self.finished.values())
+        return frozenset(file.path for state in every for file in state.files)
 
 
 class RoundProgress:

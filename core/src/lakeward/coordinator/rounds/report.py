@@ -1,9 +1,12 @@
-"""Describes a round: while it runs, and once it has ended."""
+"""Describes a round: while it runs, and once it has ended, in the log and in the span too."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import structlog
+
+from lakeward.errors import LakeAwayError
 from lakeward.model.results import sum_timings
 from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.status import CheckpointReport, RoundReport
@@ -15,6 +18,9 @@ if TYPE_CHECKING:
     from lakeward.coordinator.rounds.round import Round
     from lakeward.model.exchange import ExchangeState
 
+_log = structlog.get_logger("lakeward.rounds")
+_FAILED = frozenset({"failed", "fenced"})
+_IDLE = "idle"
 _MS = 1000.0
 _OFFSETS_MOST = 256
 """Buckets whose offsets are kept with a round; of a table with more, only their sum is."""
@@ -62,6 +68,27 @@ def report(one: Round, now_ms: int, now: float) -> RoundReport:
         resumed_from="" if facts.restored is None else str(facts.restored.ref),
         complete_ms=facts.complete_ms(),
         freshness_s=facts.assignment.freshness_s,
+    )
+
+
+def log_end(facts: RoundFacts, report: RoundReport) -> None:
+    """Log a round that has ended, and pass its span on; `report` is of it."""
+    if facts.trace is not None:
+        facts.trace.ended(report, running=facts.phase, attempt=facts.number)
+    outcome = facts.outcome
+    failed = outcome in _FAILED or (outcome == "committed" and bool(report.reason))
+    quiet = outcome == _IDLE or facts.code == LakeAwayError.code  # the service says of all tables that it is away
+    log = _log.debug if quiet else _log.warning if failed else _log.info
+    log(
+        f"round {outcome}",
+        **facts.log_fields,
+        seconds=round(report.took_s, 3),
+        rows=report.rows,
+        files=report.files,
+        size_bytes=report.size_bytes,
+        **({} if report.snapshot_id is None else {"snapshot_id": report.snapshot_id}),
+        **({"reason": report.reason} if report.reason else {}),
+        **({"code": report.code} if report.code else {}),
     )
 
 

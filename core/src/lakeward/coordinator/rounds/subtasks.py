@@ -7,25 +7,65 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from lakeward.coordinator.rounds.exchange_report import exchange_report
-from lakeward.coordinator.rounds.slots import SlotWatch
 from lakeward.errors import ProtocolError
 from lakeward.machines.checkpoints.messages import SubtaskRegistered
 from lakeward.machines.transport.channel import ChannelKey
+from lakeward.model.exchange import RECOVERY_PHASES
+from lakeward.model.results import sum_timings
+from lakeward.model.status import ExchangeReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lakeward.coordinator.checkpoints.contents import CheckpointContents
-    from lakeward.coordinator.rounds.plan import JobPlan
+    from lakeward.coordinator.rounds.plan import ExchangePlan, JobPlan
     from lakeward.coordinator.rounds.progress import RoundProgress
     from lakeward.coordinator.rounds.task_attempt import TaskAttempt
     from lakeward.model.events import Deploy, Register, WriterFinished
-    from lakeward.model.status import ExchangeReport, SubtaskReport
+    from lakeward.model.status import SubtaskReport
     from lakeward.ports import Connection
 
-
+PATIENCE_S = 15.0
+"""Seconds without any slot after which that is worth a warning: a cold start of Spark's executors takes less."""
 _log = structlog.get_logger("lakeward.job")
+
+
+class SlotWatch:
+    """The slots of one round's job. Used on the event loop only."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.there = 0
+        self._needed = 1
+        self._empty_since: float | None = None
+        self._warned = False
+
+    def launched(self, asked: int, now: float, *, needed: int = 1) -> None:
+        """Note a launch of `asked` subtasks: `needed` of them have to be there before any works. `now`: seconds."""
+        self.asked, self._needed = asked, needed
+        self.update(0, now)
+
+    def update(self, there: int, now: float) -> None:
+        """Note how many subtasks of the launch are there: registered, and neither lost nor given up. `now`: seconds."""
+        self.there = there
+        if there >= self._needed:
+            self._empty_since, self._warned = None, False
+        elif self._empty_since is None:
+            self._empty_since = now
+
+    def should_warn(self, now: float) -> bool:
+        """Return True once for each time that slots were missing for `PATIENCE_S`. `now`: seconds."""
+        if self._warned or self._empty_since is None or now - self._empty_since < PATIENCE_S:
+            return False
+        self._warned = True
+        return True
+
+    @property
+    def message(self) -> str:
+        """What is waited for, in words; empty while as many slots are there as are needed."""
+        if self.there >= self._needed or not self.asked:
+            return ""
+        return f"waiting for Spark: {self.there} of {self.asked} slots"
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,4 +238,34 @@ class Subtasks:
     def exchange(self, first_checkpoint_s: float | None) -> ExchangeReport | None:
         """Return what the exchange of this launch has moved, None without one."""
         planned = self.plan.exchange
-        return None if planned is None else exchange_report(planned, self.attempts.values(), first_checkpoint_s)
+        return None if planned is None else _exchange_report(planned, self.attempts.values(), first_checkpoint_s)
+
+
+def _exchange_report(
+    planned: ExchangePlan, attempts: Iterable[TaskAttempt], first_checkpoint_s: float | None
+) -> ExchangeReport:
+    """Return what the subtasks of a launch have moved between them; `attempts` has each subtask's newest.
+
+    `first_checkpoint_s`: seconds to the completion of the launch's first checkpoint, None while it has none.
+    """
+    reports = (attempt.progress for attempt in attempts)
+    figures = [report.exchange for report in reports if report is not None and report.exchange is not None]
+    received = [one.received_bytes for one in figures]
+    total = sum(received)
+    return ExchangeReport(
+        sent_bytes=sum(one.sent_bytes for one in figures),
+        received_bytes=total,
+        queued_bytes=sum(one.queued_bytes for one in figures),
+        credit_wait_s=round(sum(one.credit_wait_s for one in figures), 3),
+        skew=round(max(received) * len(received) / total, 2) if total else 1.0,
+        first_checkpoint_s=first_checkpoint_s,
+        recovery=min((one.recovery for one in figures if one.recovery), key=RECOVERY_PHASES.index, default=""),
+        recovery_bytes=sum(one.recovery_bytes for one in figures),
+        recovered_bytes=sum(one.recovered_bytes for one in figures),
+        spill_bytes=sum(one.spill_bytes for one in figures),
+        kept_spill_bytes=sum(one.kept_spill_bytes for one in figures),
+        markers_missing=sum(one.markers_missing for one in figures),
+        spill_places=planned.checkpoint.spill_places,
+        spill_quota_bytes=planned.checkpoint.spill_quota,
+        timings_s=sum_timings(one.timings_s for one in figures),
+    )
