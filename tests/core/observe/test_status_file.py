@@ -54,7 +54,7 @@ def test_nothing_but_the_report_is_left_behind(tmp_path: Path) -> None:
 
 def test_a_damaged_report_names_the_file(tmp_path: Path) -> None:
     status_file.write(str(tmp_path), "nyc", REPORT)
-    status_file.status_path(str(tmp_path), "nyc").write_bytes(b'{"service": 1}')
+    (tmp_path / "nyc" / "status.json").write_bytes(b'{"service": 1}')
     with pytest.raises(CorruptFileError, match=r"status\.json"):
         status_file.read(str(tmp_path), "nyc")
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from lakeward.hooks.plugins import SourcePlugin
     from lakeward.model.checkpoints import CheckpointRef, PartFile
+    from lakeward.subtask.link import Link
 
 RESULT = subtask_snapshot().blocked[0].result
 DONE = SplitProgress.done(LOG, RESULT)
@@ -67,7 +68,8 @@ class Attempt:
     def __init__(self, root: str, *, closed_for: int | None = None) -> None:
         self.link, self.mailbox = RecordingLink(), Mailbox()
         deploy = structs.replace(DEPLOY, checkpoint_root=root, gateway_closed=closed_for)
-        self.checkpointing = Checkpointing(SubtaskPlace(JOB, 0, 0), deploy, self.link, real_ports(), self.mailbox)
+        link = cast("Link", self.link)
+        self.checkpointing = Checkpointing(SubtaskPlace(JOB, 0, 0), deploy, link, real_ports(), self.mailbox)
         self.exchange = NoExchange(real_ports())
 
     def finish(self) -> None:

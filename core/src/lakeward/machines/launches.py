@@ -202,11 +202,6 @@ class LaunchesState(Machine[LaunchesEvent, LaunchesCommand]):
         """A subtask of the newest launch was deployed, and what that launch did not finish is not returned yet."""
 
     @property
-    def is_up(self) -> bool:
-        """True while a launch is under way."""
-        return self.phase in {LaunchPhase.RUNNING, LaunchPhase.ENDING, LaunchPhase.WRITTEN, LaunchPhase.STOPPING}
-
-    @property
     def running(self) -> bool:
         """True while a launch is under way or about to be made again: it has to be stopped if its round ends."""
         return self.phase not in {LaunchPhase.PLANNED, LaunchPhase.ENDED}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lakeward.model.checkpoints import CheckpointInfo, CheckpointState
 from lakeward.model.exchange import Side
 from lakeward.model.splits import LogSplit
 
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from lakeward.model.checkpoints import (
         BlockedEvent,
         Checkpoint,
-        CheckpointInfo,
         LeaseCopy,
         SplitProgress,
         SubtaskSnapshot,
@@ -157,10 +157,20 @@ def checkpoint_line(info: CheckpointInfo, now_ms: int) -> CheckpointLine:
 def checkpoint_content(checkpoint: Checkpoint, now_ms: int) -> CheckpointContent:
     """Describe the content of a checkpoint; `now_ms` is in milliseconds since 1970."""
     ours = checkpoint.coordinator
+    info = CheckpointInfo(
+        checkpoint.ref,
+        CheckpointState.COMPLETE,
+        message="",
+        written_ms=checkpoint.completed_ms,
+        size_bytes=checkpoint.size_bytes,
+        completed_ms=checkpoint.completed_ms,
+        path=ours.path,
+        parts=len(checkpoint.subtasks),
+    )
     held = list(_held(checkpoint))
     blocked = [(_holder(subtask), event) for subtask in checkpoint.subtasks for event in subtask.blocked]
     return CheckpointContent(
-        checkpoint=_line_of(checkpoint, now_ms),
+        checkpoint=checkpoint_line(info, now_ms),
         round=ours.round_id.name,
         step=ours.step,
         base_snapshot=ours.base_snapshot,
@@ -195,24 +205,6 @@ def _exchange(holder: str, state: ExchangeState) -> ExchangeLine:
         in_rows=sum(segment.held_rows for segment in received),
         out_rows=sum(segment.held_rows for segment in waiting),
         channel_bytes=sum(segment.held_bytes for segment in (*received, *waiting)),
-    )
-
-
-def _line_of(checkpoint: Checkpoint, now_ms: int) -> CheckpointLine:
-    ref = checkpoint.ref
-    return CheckpointLine(
-        id=str(ref),
-        table=str(checkpoint.coordinator.path),
-        table_id=ref.table_id,
-        epoch=ref.epoch,
-        number=ref.number,
-        incarnation=ref.incarnation,
-        state="complete",
-        message="",
-        age_s=max(0.0, (now_ms - checkpoint.completed_ms) / 1000),
-        completed_ms=checkpoint.completed_ms,
-        size_bytes=checkpoint.size_bytes,
-        parts=len(checkpoint.subtasks),
     )
 
 

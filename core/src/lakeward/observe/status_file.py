@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from lakeward.errors import CorruptFileError
 from lakeward.model.status import ServiceReport
-from lakeward.observe.files import file_at, read_small, replace_small, service_folder
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from lakeward.observe.files import file_at, read_small, replace_small
 
 STATUS_FILE = "status.json"
 SILENT_AFTER_MS = 30_000
@@ -45,11 +41,6 @@ def read(root: str, service: str) -> ServiceReport | None:
         return _REPORTS.decode(data)
     except msgspec.MsgspecError as error:
         raise CorruptFileError(file_at(root, service, STATUS_FILE), "a service's report", str(error)) from error
-
-
-def status_path(root: str, service: str) -> Path:
-    """Return the status file of a service whose state root is on this machine."""
-    return service_folder(root, service) / STATUS_FILE
 
 
 def is_running(report: ServiceReport, now_ms: int) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from lakeward.machines.checkpoints.gateway import (
     AbortFor,
@@ -46,25 +46,13 @@ if TYPE_CHECKING:
     from lakeward.machines.checkpoints.gateway import GatewayCommand, GatewayEvent, GatewayPhase
     from lakeward.model.checkpoints import BlockedEvent
     from lakeward.model.jobs import SubtaskPlace
+    from lakeward.subtask.link import Link
     from lakeward.subtask.mailbox import Mailbox
     from lakeward.subtask.ports import SubtaskPorts
 
 
 CheckpointMessage = Close | TriggerCheckpoint | CheckpointComplete | CheckpointAborted
 """The coordinator's messages about a checkpoint."""
-
-
-class Uplink(Protocol):
-    """Sends events to the coordinator."""
-
-    @property
-    def sent(self) -> int:
-        """Number of the last data event that was sent."""
-        ...
-
-    def send(self, event: AnyEvent) -> None:
-        """Send an event."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +79,7 @@ class CheckpointEnded:
 class Checkpointing:
     """One attempt's gateway and parts. The receiving thread calls `on_message`, the mailbox thread everything else."""
 
-    def __init__(
-        self, place: SubtaskPlace, deploy: Deploy, link: Uplink, ports: SubtaskPorts, mailbox: Mailbox
-    ) -> None:
+    def __init__(self, place: SubtaskPlace, deploy: Deploy, link: Link, ports: SubtaskPorts, mailbox: Mailbox) -> None:
         """Start with the gateway open or closed, as the coordinator's `Deploy` says."""
         self._origin = Origin(place.job.job_attempt, place.subtask, deploy.attempt, 0)
         self._link = link

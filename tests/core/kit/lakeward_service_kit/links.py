@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class RecordingLink:
-    """Keeps what was sent, and numbers it as a real one does (`lakeward.subtask.checkpointing.Uplink`)."""
+    """Keeps what was sent, and numbers it as a real one does (`lakeward.subtask.link.Link`)."""
 
     def __init__(self) -> None:
         """Start with nothing sent."""

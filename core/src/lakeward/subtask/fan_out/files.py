@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from lakeward.model.results import sum_timings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from lakeward.model.results import LakeFile
     from lakeward.ports import LakeWriter, Partitioner
 
-
-class PartitionWriters(Protocol):
-    """Makes the writers of single partitions."""
-
-    def __call__(self, partition: bytes, name: str, before: tuple[LakeFile, ...], memory_bytes: int) -> LakeWriter:
-        """Make a writer, see `PartitioningLakePlugin.partition_writer`."""
-        ...
+    PartitionWriters = Callable[[bytes, str, tuple[LakeFile, ...], int], LakeWriter]
+    """Makes the writer of a partition: its key, a name, the closed files that it goes on from, its bytes of memory."""
 
 
 class PartitionFiles:
