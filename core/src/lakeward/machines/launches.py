@@ -9,27 +9,23 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from lakeward.machines.machine import Machine, MachineState, Rule, Rules
+from lakeward.machines.machine import AtTime, Machine, MachineState, Rule, Rules
 from lakeward.model.backoff import NO_PAUSES, RetryPauses
 
 # --- events -----------------------------------------------------------------------------------------------------
 
 
-class _AtTime(Struct, frozen=True, kw_only=True):
-    now: float
-
-
-class LaunchRequested(_AtTime, frozen=True):
+class LaunchRequested(AtTime, frozen=True):
     """The round's first launch may begin."""
 
 
-class LaunchLost(_AtTime, frozen=True, kw_only=True):
+class LaunchLost(AtTime, frozen=True, kw_only=True):
     """The launch cannot go on: a member of its gang is lost, or a subtask of it is silent."""
 
     reason: str
 
 
-class LaunchFinished(_AtTime, frozen=True, kw_only=True):
+class LaunchFinished(AtTime, frozen=True, kw_only=True):
     """Spark says that a launch is over: none of its tasks runs any more. `reason` is Spark's, empty where it has none.
 
     `store_asked`: it is not known yet whether the checkpoint is complete that the next launch may go on from.
@@ -40,29 +36,29 @@ class LaunchFinished(_AtTime, frozen=True, kw_only=True):
     store_asked: bool = False
 
 
-class StoreAnswered(_AtTime, frozen=True):
+class StoreAnswered(AtTime, frozen=True):
     """It is known now which checkpoint is the newest."""
 
 
-class WorkReturned(_AtTime, frozen=True, kw_only=True):
+class WorkReturned(AtTime, frozen=True, kw_only=True):
     """What the launch that has ended did not finish can be assigned again. `why`: of its failure, for people."""
 
     why: str = ""
 
 
-class PauseOver(_AtTime, frozen=True):
+class PauseOver(AtTime, frozen=True):
     """Time has passed: it may be time for the next launch."""
 
 
-class SlotsKnown(_AtTime, frozen=True):
+class SlotsKnown(AtTime, frozen=True):
     """The slots for the next launch were counted."""
 
 
-class SubtaskDeployed(_AtTime, frozen=True):
+class SubtaskDeployed(AtTime, frozen=True):
     """A subtask was deployed."""
 
 
-class AllRead(_AtTime, frozen=True, kw_only=True):
+class AllRead(AtTime, frozen=True, kw_only=True):
     """Every split is finished or left out. `written`: and every row of them is in a closed file.
 
     `nothing`: nothing was read, so that the subtasks of a gang would wait for one another to write nothing.
@@ -72,7 +68,7 @@ class AllRead(_AtTime, frozen=True, kw_only=True):
     nothing: bool = False
 
 
-class RoundOver(_AtTime, frozen=True):
+class RoundOver(AtTime, frozen=True):
     """The round has ended and needs its job no more."""
 
 

@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from lakeward.errors import ProtocolError
-from lakeward.machines.machine import Machine, MachineState, Rule, Rules
+from lakeward.machines.machine import AtTime, Machine, MachineState, Rule, Rules
 from lakeward.machines.transport.channel import Channel, ChannelKey
 from lakeward.model.events import AnyEvent, Cancel, Deploy, Envelope, Heartbeat, SubtaskDone
 
@@ -31,43 +31,39 @@ if TYPE_CHECKING:
 # --- events -----------------------------------------------------------------------------------------------------
 
 
-class _AtTime(Struct, frozen=True, kw_only=True):
-    now: float
-
-
-class StartRequested(_AtTime, frozen=True):
+class StartRequested(AtTime, frozen=True):
     """The subtask starts: connect and register."""
 
 
-class EnvelopeReceived(_AtTime, frozen=True, kw_only=True):
+class EnvelopeReceived(AtTime, frozen=True, kw_only=True):
     """The coordinator sent an envelope; the first one on a connection answers the registration."""
 
     envelope: Envelope
 
 
-class ConnectionLost(_AtTime, frozen=True, kw_only=True):
+class ConnectionLost(AtTime, frozen=True, kw_only=True):
     """The connection broke, or could not be made."""
 
     reason: str
 
 
-class PeerRejected(_AtTime, frozen=True, kw_only=True):
+class PeerRejected(AtTime, frozen=True, kw_only=True):
     """The peer did not prove the secret, or sent what is no envelope; the connection is closed."""
 
     reason: str
 
 
-class SendRequested(_AtTime, frozen=True, kw_only=True):
+class SendRequested(AtTime, frozen=True, kw_only=True):
     """The subtask sends an event."""
 
     event: AnyEvent
 
 
-class HeartbeatRequested(_AtTime, frozen=True):
+class HeartbeatRequested(AtTime, frozen=True):
     """The subtask sends a heartbeat, with the acknowledgement of what was received."""
 
 
-class CloseRequested(_AtTime, frozen=True):
+class CloseRequested(AtTime, frozen=True):
     """The subtask ends."""
 
 

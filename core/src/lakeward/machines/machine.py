@@ -31,6 +31,12 @@ class MachineState(Enum):
     __hash__ = object.__hash__
 
 
+class AtTime(Struct, frozen=True, kw_only=True):
+    """The base of events that happen at a time, in seconds on the holder's clock."""
+
+    now: float
+
+
 class Rule(Struct, Generic[Held, Command], frozen=True):
     """One row: in these states, at these events, under this condition, go there and do that.
 

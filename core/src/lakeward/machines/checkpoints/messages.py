@@ -10,6 +10,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from lakeward.machines.machine import AtTime
+
 Attempt = tuple[int, int]
 """Subtask and attempt number."""
 
@@ -17,11 +19,7 @@ Attempt = tuple[int, int]
 # --- events -----------------------------------------------------------------------------------------------------
 
 
-class _AtTime(Struct, frozen=True, kw_only=True):
-    now: float
-
-
-class _OfAttempt(_AtTime, frozen=True, kw_only=True):
+class _OfAttempt(AtTime, frozen=True, kw_only=True):
     subtask: int
     attempt: int
 
@@ -31,7 +29,7 @@ class _OfAttempt(_AtTime, frozen=True, kw_only=True):
         return self.subtask, self.attempt
 
 
-class _About(_AtTime, frozen=True, kw_only=True):
+class _About(AtTime, frozen=True, kw_only=True):
     checkpoint: int
 
 
@@ -39,7 +37,7 @@ class _OfParticipation(_OfAttempt, frozen=True, kw_only=True):
     checkpoint: int
 
 
-class TimePassed(_AtTime, frozen=True, kw_only=True):
+class TimePassed(AtTime, frozen=True, kw_only=True):
     """Time passed: it is `next_due`, or any other time.
 
     `at_once`: if none runs, a checkpoint starts now, whatever the schedule says; not where none are taken at all.
@@ -128,11 +126,11 @@ class StoreFailed(_About, frozen=True, kw_only=True):
     reason: str
 
 
-class LaunchEnded(_AtTime, frozen=True):
+class LaunchEnded(AtTime, frozen=True):
     """The job's launch is over: all attempts are gone."""
 
 
-class RoundEnded(_AtTime, frozen=True, kw_only=True):
+class RoundEnded(AtTime, frozen=True, kw_only=True):
     """The round is committed, failed or cancelled: it takes no more checkpoints.
 
     `superseded`: no round will be restored from the checkpoint that is being stored, because its rows are in the lake
@@ -174,7 +172,7 @@ class ParticipantsChanged(Struct, frozen=True):
     """An attempt has come so far that the checkpoint may go on."""
 
 
-class ParticipantFailed(_AtTime, frozen=True, kw_only=True):
+class ParticipantFailed(AtTime, frozen=True, kw_only=True):
     """An attempt cannot contribute to the running checkpoint. `counts`: as a failure of checkpoints."""
 
     reason: str

@@ -6,21 +6,18 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from lakeward.machines.machine import AtTime
 from lakeward.model.leases import Protection, RestoredLease
 from lakeward.model.tables import KvSnapshot, TableBucket
 
 # --- events -----------------------------------------------------------------------------------------------------
 
 
-class _AtTime(Struct, frozen=True, kw_only=True):
-    now: float
-
-
-class _Answer(_AtTime, frozen=True, kw_only=True):
+class _Answer(AtTime, frozen=True, kw_only=True):
     call: int
 
 
-class Restored(_AtTime, frozen=True, kw_only=True):
+class Restored(AtTime, frozen=True, kw_only=True):
     """At start, before any `Protect`: continue an earlier start's lease under a new generation."""
 
     lease: RestoredLease
@@ -28,20 +25,20 @@ class Restored(_AtTime, frozen=True, kw_only=True):
     """The same buckets as `lease.held`, with log offsets (0 where unknown), for verification."""
 
 
-class Protect(_AtTime, frozen=True, kw_only=True):
+class Protect(AtTime, frozen=True, kw_only=True):
     """A round requests its snapshots. If another snapshot of a bucket is held, the new one replaces it."""
 
     table_id: int
     snapshots: tuple[KvSnapshot, ...]
 
 
-class Unprotect(_AtTime, frozen=True, kw_only=True):
+class Unprotect(AtTime, frozen=True, kw_only=True):
     """No round needs these any more. Snapshots that a checkpoint needs stay held; unknown buckets are no error."""
 
     buckets: frozenset[TableBucket]
 
 
-class Retain(_AtTime, frozen=True, kw_only=True):
+class Retain(AtTime, frozen=True, kw_only=True):
     """The checkpoint that the table's next round would resume from still has to read exactly these snapshots.
 
     Each `Retain` replaces the table's previous one; empty means that no checkpoint needs a snapshot. The snapshots are
@@ -53,14 +50,14 @@ class Retain(_AtTime, frozen=True, kw_only=True):
     snapshots: tuple[KvSnapshot, ...]
 
 
-class CheckpointsRead(_AtTime, frozen=True):
+class CheckpointsRead(AtTime, frozen=True):
     """The checkpoints in the store were read, and a `Retain` was sent for each table that has one.
 
     Before that, a restored id is not dropped: it may protect snapshots that no `Retain` has listed yet.
     """
 
 
-class AbandonLease(_AtTime, frozen=True, kw_only=True):
+class AbandonLease(AtTime, frozen=True, kw_only=True):
     """The failover hook answered RELEASE: neither a round nor a checkpoint will read these again."""
 
     buckets: frozenset[TableBucket]
@@ -94,19 +91,19 @@ class CallOutcomeUnknown(_Answer, frozen=True, kw_only=True):
     reason: str
 
 
-class CoordinatorChanged(_AtTime, frozen=True):
+class CoordinatorChanged(AtTime, frozen=True):
     """The source's coordinator is another process now: it may have lost leases."""
 
 
-class StartGeneration(_AtTime, frozen=True):
+class StartGeneration(AtTime, frozen=True):
     """The failover hook answered ACQUIRE: acquire everything again under a new generation."""
 
 
-class LeaseTick(_AtTime, frozen=True):
+class LeaseTick(AtTime, frozen=True):
     """Time passed."""
 
 
-class LeaseStop(_AtTime, frozen=True, kw_only=True):
+class LeaseStop(AtTime, frozen=True, kw_only=True):
     """The service ends. `final` drops the lease; otherwise the id is kept and only unneeded snapshots are released.
 
     Snapshots that a checkpoint needs stay held for the next start.
@@ -115,14 +112,14 @@ class LeaseStop(_AtTime, frozen=True, kw_only=True):
     final: bool
 
 
-class SnapshotsAcquired(_AtTime, frozen=True, kw_only=True):
+class SnapshotsAcquired(AtTime, frozen=True, kw_only=True):
     """Follows from `Acquired`: these are still wanted."""
 
     tables: tuple[int, ...]
     snapshots: tuple[KvSnapshot, ...]
 
 
-class CallDue(_AtTime, frozen=True):
+class CallDue(AtTime, frozen=True):
     """Follows from each event: the most urgent call is sent."""
 
 

@@ -10,38 +10,35 @@ from typing import ClassVar
 
 from msgspec import Struct
 
+from lakeward.machines.machine import AtTime
 from lakeward.model.tables import TablePath
 from lakeward.model.tiering import HeartbeatRequest, HeartbeatResponse, Refusal, TableAssignment
 
 # --- events -----------------------------------------------------------------------------------------------------
 
 
-class _OfService(Struct, frozen=True, kw_only=True):
-    now: float
-
-
-class Tick(_OfService, frozen=True):
+class Tick(AtTime, frozen=True):
     """Time went on: do what is due."""
 
 
-class _OfTable(_OfService, frozen=True, kw_only=True):
+class _OfTable(AtTime, frozen=True, kw_only=True):
     table_id: int
 
 
-class Resumed(_OfService, frozen=True, kw_only=True):
+class Resumed(AtTime, frozen=True, kw_only=True):
     """At the start: the last start's tables are still assigned under their old epochs; they were just renewed."""
 
     assignments: tuple[TableAssignment, ...]
 
 
-class HeartbeatAnswered(_OfService, frozen=True, kw_only=True):
+class HeartbeatAnswered(AtTime, frozen=True, kw_only=True):
     """The source answered the heartbeat `request`."""
 
     request: HeartbeatRequest
     response: HeartbeatResponse
 
 
-class HeartbeatFailed(_OfService, frozen=True, kw_only=True):
+class HeartbeatFailed(AtTime, frozen=True, kw_only=True):
     """The heartbeat failed or its outcome is unknown: nothing is renewed; reports are sent again."""
 
     cause: str
@@ -109,7 +106,7 @@ class RoundFenced(_OfTable, frozen=True, kw_only=True):
     """True: another service has the table, which is left without a report. False: try again soon."""
 
 
-class _OfPath(_OfService, frozen=True, kw_only=True):
+class _OfPath(AtTime, frozen=True, kw_only=True):
     path: TablePath
 
 
@@ -117,7 +114,7 @@ class TargetReached(_OfPath, frozen=True):
     """`once`: the table is at the end offsets that were seen at the start."""
 
 
-class Targets(_OfService, frozen=True, kw_only=True):
+class Targets(AtTime, frozen=True, kw_only=True):
     """`once`: these tables have to reach their targets. Sent once, before the first tick."""
 
     paths: frozenset[TablePath]
@@ -134,11 +131,11 @@ class ResumeRequested(_OfPath, frozen=True):
     """A person resumes a paused or suspended table."""
 
 
-class StopRequested(_OfService, frozen=True):
+class StopRequested(AtTime, frozen=True):
     """The service is to end: finish rounds early, commit them, give the tables back, then `Stopped`."""
 
 
-class StopTimedOut(_OfService, frozen=True):
+class StopTimedOut(AtTime, frozen=True):
     """Give up what is not committed by now."""
 
 
@@ -181,7 +178,7 @@ Answer = (
 # --- events of one table that follow from others ----------------------------------------------------------------
 
 
-class TableAssigned(_OfService, frozen=True, kw_only=True):
+class TableAssigned(AtTime, frozen=True, kw_only=True):
     """The source has assigned it, or it was still assigned at the start."""
 
     assignment: TableAssignment

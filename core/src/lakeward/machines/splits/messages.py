@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from lakeward.machines.machine import AtTime
 from lakeward.model.splits import Split
 
 # --- events: what attempts of subtasks and their job report ---------------------------------------------------------
 
 
-class _AtTime(Struct, frozen=True, kw_only=True):
-    now: float
-
-
-class _OfAttempt(_AtTime, frozen=True, kw_only=True):
+class _OfAttempt(AtTime, frozen=True, kw_only=True):
     subtask: int
     attempt: int
 
@@ -59,19 +56,19 @@ class AttemptReconnected(_OfAttempt, frozen=True):
     """The same attempt goes on over another connection."""
 
 
-class ConnectionsChecked(_AtTime, frozen=True):
+class ConnectionsChecked(AtTime, frozen=True):
     """Time passed: an attempt may have been disconnected for too long."""
 
 
-class SplitsRested(_AtTime, frozen=True):
+class SplitsRested(AtTime, frozen=True):
     """Time passed: a split that failed again and again may be due for its next try."""
 
 
-class JobEnded(_AtTime, frozen=True):
+class JobEnded(AtTime, frozen=True):
     """The job has ended, successfully or not: all attempts are gone, unfinished splits are returned."""
 
 
-class FinishEarlyRequested(_AtTime, frozen=True):
+class FinishEarlyRequested(AtTime, frozen=True):
     """The round is to finish early; repeated, it changes nothing."""
 
 
