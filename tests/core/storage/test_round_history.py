@@ -64,8 +64,11 @@ def test_a_line_of_a_release_that_kept_no_freshness_is_read(tmp_path: Path) -> N
     )
     (tmp_path / "svc").mkdir()
     (tmp_path / NAME).write_bytes(line)
-    (record,) = RoundHistory(SmallFiles(str(tmp_path)), "svc").read()
+    history = RoundHistory(SmallFiles(str(tmp_path)), "svc")
+    (record,) = history.read()
     assert record == RECORD
+    history.add(numbered(3))
+    assert history.read() == [numbered(3), RECORD], "lines of both versions"
     assert (record.complete_ms, record.freshness_s, record.missed_by_s) == (None, None, None)
 
 
