@@ -88,4 +88,4 @@ def test_the_pypaimon_line_works_in_a_shell(told: dict[str, Any], place: Path) -
 def test_a_service_on_its_configuration_finds_nothing_to_do(told: dict[str, Any], place: Path) -> None:
     config = f"{told['directory']}/lakeward.toml"
     done = run(place, sys.executable, "-m", "lakeward", "tables", "--config", config, "--output", "json")
-    assert [table["report"]["lag_rows"] for table in json.loads(done.stdout)["tables"]] == [0, 0, 0]
+    assert [table["lag_rows"] for table in json.loads(done.stdout)["tables"]] == [0, 0, 0]

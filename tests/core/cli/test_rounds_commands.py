@@ -98,7 +98,7 @@ def test_a_table_without_rounds_is_told_beside_those_that_have_some(known: Lakew
 
 def test_rounds_of_one_table_are_listed_as_json(known: Lakeward) -> None:
     (only,) = known("rounds", "list", "nyc.flights", "-o", "json").document["rounds"]
-    assert (only["round_name"], only["rows"], only["offsets"], only["timings_s"]["job"]) == (
+    assert (only["round"], only["rows"], only["offsets"], only["timings_s"]["job"]) == (
         GOOD.round_name,
         12_345,
         {"1/0": 12_345},
@@ -173,10 +173,9 @@ def test_rounds_that_run_are_listed_as_json_beside_those_that_have_ended(known: 
     let_run(root, code="LW-302", reason="subtask 1 failed: no space left")
     document = known("rounds", "list", "nyc.flights", "-o", "json").document
     (running,) = document["running"]
-    found = running["round"]
-    assert (found["round_name"], running["status"], found["code"]) == ("nyc-1-00/1-1-2", "committing", "LW-302")
-    assert [one["attempt"] for one in found["subtasks"]] == [3, 4]
-    assert [one["round_name"] for one in document["rounds"]] == [GOOD.round_name]
+    assert (running["round"], running["state"], running["code"]) == ("nyc-1-00/1-1-2", "committing", "LW-302")
+    assert [one["attempt"] for one in running["subtasks"]] == [3, 4]
+    assert [one["round"] for one in document["rounds"]] == [GOOD.round_name]
 
 
 def test_rounds_that_run_on_another_table_than_the_one_asked_for_are_left_out(known: Lakeward, root: str) -> None:

@@ -48,10 +48,10 @@ BROKEN = "definition of table nyc.broken: expected columns and keys of a table"
 
 
 def test_a_table_that_the_source_cannot_describe_is_unreadable_and_the_others_are_shown(unreadable: Lakeward) -> None:
-    broken, flights = (one["report"] for one in unreadable("tables", "-o", "json").document["tables"])
-    assert (broken["path"], broken["condition"]["status"]) == ("nyc.broken", "unreadable")
-    assert BROKEN in broken["condition"]["message"]
-    assert (flights["path"], flights["condition"]["status"]) == ("nyc.flights", "new")
+    broken, flights = unreadable("tables", "-o", "json").document["tables"]
+    assert (broken["path"], broken["status"]) == ("nyc.broken", "unreadable")
+    assert BROKEN in broken["message"]
+    assert (flights["path"], flights["status"]) == ("nyc.flights", "new")
 
 
 def test_a_table_that_the_source_cannot_describe_has_an_impossible_next_round(unreadable: Lakeward) -> None:
@@ -79,12 +79,7 @@ def test_a_store_lists_a_table_that_it_cannot_describe(unreadable: Lakeward) -> 
 def test_tables_are_shown_as_json(flights: Lakeward) -> None:
     document = flights("tables", "-o", "json").document
     (table,) = document["tables"]
-    assert (table["report"]["path"], table["end"], table["tiered"], table["report"]["lag_rows"]) == (
-        "nyc.flights",
-        3,
-        0,
-        3,
-    )
+    assert (table["path"], table["end"], table["tiered"], table["lag_rows"]) == ("nyc.flights", 3, 0, 3)
     assert table["buckets"][0]["end"] == 3
     assert document["service"]["running"] is False
 
@@ -96,7 +91,7 @@ def test_the_promised_and_the_delivered_freshness_are_shown(
     with open("lakeward.toml", "a", encoding="utf-8") as file:  # noqa: PTH123 - relative to the test's directory
         file.write('[tables."nyc.flights"]\nfreshness_s = 200\n')
     (table,) = flights("tables", "-o", "json").document["tables"]
-    assert (table["report"]["freshness_s"], table["report"]["complete_ms"]) == (200.0, None)
+    assert (table["freshness_s"], table["complete_ms"]) == (200.0, None)
     with EmbeddedStore.open(tmp_path / "store") as store:
         spec = store.table(TablePath("nyc", "flights"))
         bucket = store.buckets(spec.path)[0].bucket
@@ -104,7 +99,7 @@ def test_the_promised_and_the_delivered_freshness_are_shown(
     Path("head.pickle").write_bytes(pickle.dumps(LakeHead(spec.path, spec.table_id, "/w", 5, None, own, own)))
     began = SystemClock().wall_ms()
     (table,) = flights("tables", "-o", "json").document["tables"]
-    assert began <= table["report"]["complete_ms"] <= SystemClock().wall_ms()
+    assert began <= table["complete_ms"] <= SystemClock().wall_ms()
     head, line = flights("tables").out.splitlines()[1:]
     start = head.index("complete up to")
     assert line[start : start + len("complete up to  ")].strip() == "0.0 s ago"
@@ -150,10 +145,7 @@ def test_a_long_cause_is_shown_whole_in_160_columns(flights: Lakeward, tmp_path:
 def test_a_layout_that_is_impossible_is_told_beside_the_table(flights: Lakeward) -> None:
     partition("day(name)")
     (table,) = flights("tables", "-o", "json").document["tables"]
-    assert (
-        'Its layout is impossible: tables."nyc.flights".lake_partition: expected for day a'
-        in table["report"]["condition"]["message"]
-    )
+    assert 'Its layout is impossible: tables."nyc.flights".lake_partition: expected for day a' in table["message"]
     assert table["exchange"] == "impossible"
 
 
@@ -169,7 +161,7 @@ def test_a_layout_that_a_service_has_found_to_be_impossible_is_told_once(
     table = TableReport("nyc.flights", 1, "failed", reason, 10, None, 0, 0, None)
     report = ServiceReport("nyc", "nyc-1-0123456789abcdef", 1, "stopped", 0, None, (table,), None, 0, 0)
     status_file.write(str(tmp_path / "lakeward-state"), "nyc", report)
-    message = flights("tables", "-o", "json").document["tables"][0]["report"]["condition"]["message"]
+    message = flights("tables", "-o", "json").document["tables"][0]["message"]
     assert message.startswith(f"{reason} Never tiered; 3 rows wait")
     assert message.count("expected for day") == 1
 
@@ -215,7 +207,7 @@ def test_pause_and_resume_reach_the_control_file(flights: Lakeward, tmp_path: An
     said = flights("tables", "pause", "nyc.flights")
     assert said.out == "nyc.flights is paused. No service reports that it runs; one that starts keeps the pause.\n"
     assert read_control(root, "nyc").paused == {"nyc.flights"}
-    assert flights("tables", "-o", "json").document["tables"][0]["report"]["condition"]["status"] == "paused"
+    assert flights("tables", "-o", "json").document["tables"][0]["status"] == "paused"
     assert flights("tables", "resume", "nyc.flights").out == "nyc.flights is resumed.\n"
     assert read_control(root, "nyc").paused == frozenset()
 
@@ -281,7 +273,7 @@ def test_commands_work_where_the_state_lies_in_a_store(
     said = flights("tables")
     assert "silent since" in said.out
     assert "process 4194305 on elsewhere" in said.out
-    assert flights("tables", "-o", "json").document["tables"][0]["report"]["condition"]["status"] == "paused"
+    assert flights("tables", "-o", "json").document["tables"][0]["status"] == "paused"
 
 
 @pytest.mark.parametrize("command", ["pause", "tier-now"])
@@ -315,7 +307,7 @@ def test_one_table_is_shown_where_it_is_named(flights: Lakeward, tmp_path: Any) 
     assert len(flights("tables", "-o", "json").document["tables"]) == 2
     for words in (("tables", "list", "nyc.planes"), ("tables", "nyc.planes")):
         (only,) = flights(*words, "-o", "json").document["tables"]
-        assert only["report"]["path"] == "nyc.planes"
+        assert only["path"] == "nyc.planes"
     wrong = flights("tables", "list", "nyc.trains")
     assert (wrong.code, wrong.err.startswith("error[LW-401]: ")) == (1, True)
     with (tmp_path / "lakeward.toml").open("a", encoding="utf-8") as config:
@@ -337,12 +329,9 @@ def lost(flights: Lakeward, tmp_path: Any) -> CommitRecords:  # noqa: ANN401 - a
 @pytest.mark.usefixtures("lost")
 def test_a_table_whose_lake_table_is_gone_says_so(flights: Lakeward) -> None:
     (table,) = flights("tables", "-o", "json").document["tables"]
-    assert table["report"]["condition"]["status"] == "lake-gone"
-    assert table["report"]["committed_ms"] == 0, "the record of the service says when"
-    assert (
-        "committed lake snapshot 5 at 1970-01-01 00:00:00+00:00, and now the lake has no table"
-        in table["report"]["condition"]["message"]
-    )
+    assert table["status"] == "lake-gone"
+    assert table["committed_ms"] == 0, "the record of the service says when"
+    assert "committed lake snapshot 5 at 1970-01-01 00:00:00+00:00, and now the lake has no table" in table["message"]
 
 
 def test_a_loss_is_accepted_once_and_only_when_a_person_says_yes(flights: Lakeward, lost: CommitRecords) -> None:
@@ -351,7 +340,7 @@ def test_a_loss_is_accepted_once_and_only_when_a_person_says_yes(flights: Lakewa
     assert lost.list() == before
     assert flights("tables", "accept", "nyc.flights", "--yes").out == "nyc.flights is tiered anew by its next round.\n"
     assert [record.snapshot_id for record in lost.list()] == [None]
-    assert flights("tables", "-o", "json").document["tables"][0]["report"]["condition"]["status"] == "new"
+    assert flights("tables", "-o", "json").document["tables"][0]["status"] == "new"
     again = flights("tables", "accept", "nyc.flights", "-o", "json")
     assert (again.code, again.document["accepted"]) == (0, False)
 
@@ -371,11 +360,8 @@ def late(flights: Lakeward, tmp_path: Any) -> TableBucket:  # noqa: ANN401 - a p
 
 def test_offsets_that_another_service_took_back_are_told_of(flights: Lakeward, late: TableBucket) -> None:
     (table,) = flights("tables", "-o", "json").document["tables"]
-    assert table["report"]["condition"]["status"] == "offsets-back"
-    assert (
-        f"bucket {late} went back from offset 3, which our commit 5 says, to offset 1"
-        in table["report"]["condition"]["message"]
-    )
+    assert table["status"] == "offsets-back"
+    assert f"bucket {late} went back from offset 3, which our commit 5 says, to offset 1" in table["message"]
 
 
 @pytest.mark.parametrize(("words", "offset", "lag"), [((), 1, 2), (("--offsets", "ours"), 3, 0)])
@@ -389,5 +375,5 @@ def test_a_person_says_which_offsets_count(
     (record,) = records.list()
     assert (record.snapshot_id, record.offsets, record.accepted) == (6, {late: offset}, True)
     (table,) = flights("tables", "-o", "json").document["tables"]
-    assert (table["report"]["condition"]["status"] == "offsets-back", table["report"]["lag_rows"]) == (False, lag)
+    assert (table["status"] == "offsets-back", table["lag_rows"]) == (False, lag)
     assert flights("tables", "accept", "nyc.flights", "-o", "json").document["accepted"] is False

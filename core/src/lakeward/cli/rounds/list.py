@@ -6,6 +6,7 @@ import difflib
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import structs
 
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.open_plugins import open_history
@@ -48,14 +49,31 @@ def list_rounds(invocation: Invocation, *, table: str | None, most: int) -> None
     loaded = invocation.load()
     seen, every = see_service(loaded), open_history(loaded).read()
     report = seen.report if seen.running else None
-    pairs = [] if report is None else sorted(report.running, key=lambda pair: (-pair[1].started_ms, pair[0].path))
-    running = [pair for pair in pairs if path is None or pair[0].path == str(path)]
+    told, seen_ms = ((), 0) if report is None else (report.running, report.written_ms)
+    asked = (pair for pair in told if path is None or pair[0].path == str(path))
+    running = sorted(asked, key=lambda pair: (-pair[1].started_ms, pair[0].path))
     found = [one for one in every if path is None or one.table == str(path)][:most]
     parts: list[str | Columns] = [Columns(_NAMES, [_row(one) for one in found]) if found else _nothing(path, every)]
-    if running and report is not None:
-        rows = [_running_row(table, one, report.written_ms) for table, one in running]
+    if running:
+        rows = [_running_row(table, one, seen_ms) for table, one in running]
         parts = ["Running:", Columns(_RUNNING, rows), "", "Ended:", *parts]
-    invocation.output.show({"running": [table for table, _ in running], "rounds": found}, *parts)
+    document = {
+        "running": [_running_document(table, one, seen_ms) for table, one in running],
+        "rounds": [round_document(one) for one in found],
+    }
+    invocation.output.show(document, *parts)
+
+
+def round_document(one: RoundReport) -> dict[str, object]:
+    """Return a round as JSON has it: its report, with the names that scripts know."""
+    fields = structs.asdict(one)
+    exchanged = None if one.exchange is None else one.exchange.sent_bytes
+    return {"round": fields.pop("round_name"), **fields, "aborted": one.aborted, "exchanged_bytes": exchanged}
+
+
+def _running_document(table: TableReport, one: RoundReport, seen_ms: int) -> dict[str, object]:
+    ours = {"table": table.path, "table_id": table.table_id, "state": table.status, "seen_ms": seen_ms}
+    return round_document(one) | ours
 
 
 def _running_row(table: TableReport, one: RoundReport, seen_ms: int) -> tuple[object, ...]:

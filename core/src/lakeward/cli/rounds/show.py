@@ -9,7 +9,7 @@ import click
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.open_plugins import open_history
 from lakeward.cli.output import Columns
-from lakeward.cli.rounds.list import why
+from lakeward.cli.rounds.list import round_document, why
 from lakeward.errors import UsageError
 from lakeward.observe.format import count, date_time, promise, seconds, size
 from lakeward.storage.round_history import find_rounds
@@ -49,7 +49,7 @@ def show_round(invocation: Invocation, *, name: str) -> None:
     if not found:
         message = f"round {name!r}: no ended round of this name is kept; `lakeward rounds list` shows those that are"
         raise UsageError(message)
-    invocation.output.show(found[0], *_parts(found[0], others=len(found) - 1))
+    invocation.output.show(round_document(found[0]), *_parts(found[0], others=len(found) - 1))
 
 
 def _parts(one: RoundReport, others: int) -> Iterator[str | Columns]:

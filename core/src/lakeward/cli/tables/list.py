@@ -65,7 +65,7 @@ def list_tables(invocation: Invocation, *, table: str | None, buckets: bool, wid
     document = {
         "service": services.ours.document(),
         "other_services": [one.document() for one in services.others],
-        "tables": lines,
+        "tables": [_table_document(line) for line in lines],
     }
     parts: list[str | Columns] = [f"service {one.name}: {one.message}" for one in shown]
     if lines:
@@ -75,6 +75,15 @@ def list_tables(invocation: Invocation, *, table: str | None, buckets: bool, wid
     if buckets and lines:
         parts += ["", _buckets(lines)]
     invocation.output.show(document, *parts)
+
+
+def _table_document(line: TableLine) -> dict[str, object]:
+    """Return a table as JSON has it: its line, its report and its condition side by side."""
+    report = line.report
+    fields = structs.asdict(report) | structs.asdict(report.shown) | structs.asdict(line)
+    for nested in ("report", "condition", "round"):
+        del fields[nested]
+    return fields | {"phase": report.status, "last_round": report.round}
 
 
 def _look(loaded: Loaded, services: Services, now_ms: int, path: TablePath | None) -> list[TableLine]:
