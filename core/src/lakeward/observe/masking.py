@@ -21,13 +21,16 @@ def masked_report(report: ServiceReport, mask: Callable[[str], str]) -> ServiceR
 
 def _masked_table(table: TableReport, mask: Callable[[str], str]) -> TableReport:
     """Return a table whose texts contain no secret: itself, as hundreds of others, where they contain none."""
-    message, failure, condition = mask(table.message), mask(table.failure), table.condition
+    message, failure, condition, upkeep = mask(table.message), mask(table.failure), table.condition, table.upkeep
     if condition is not None and (found := mask(condition.message)) != condition.message:
         condition = structs.replace(condition, message=found)
+    if upkeep is not None and (found := mask(upkeep.reason)) != upkeep.reason:
+        upkeep = structs.replace(upkeep, reason=found)
     last = table.round and masked_round(table.round, mask)
-    if (message, failure) == (table.message, table.failure) and condition is table.condition and last is table.round:
+    same = condition is table.condition and upkeep is table.upkeep and last is table.round
+    if same and (message, failure) == (table.message, table.failure):
         return table
-    return structs.replace(table, message=message, failure=failure, condition=condition, round=last)
+    return structs.replace(table, message=message, failure=failure, condition=condition, upkeep=upkeep, round=last)
 
 
 def masked_round(found: RoundReport, mask: Callable[[str], str]) -> RoundReport:
