@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from lakeward.errors import SchemaMismatchError
+from lakeward.config.sections import build_options
+from lakeward.errors import ConfigError, SchemaMismatchError
 from lakeward.model.tables import PRECISION, TableSpec
 from lakeward.ports import CheckedLake, ComparedLake, SchemaCheckedLake, ServerLake
 from lakeward_lake_paimon.local_storage import PinnedFolder
+from lakeward_lake_paimon.options import PaimonOptions
 from lakeward_testing.lake_tables import COLUMNS, PATH, incarnation, key_table, log_table
 
 if TYPE_CHECKING:
     from lakeward.ports import Lake
-    from lakeward_lake_paimon.options import PaimonOptions
 
 
 def test_a_warehouse_that_can_be_written_says_so_and_nothing_stays(lake: Lake, options: PaimonOptions) -> None:
@@ -57,6 +58,16 @@ def test_the_server_has_the_same_warehouse_or_another_one(
     found = lake.compare(ServerLake((PATH,), "paimon", told))
     assert found.ok is ok
     assert said in found.message
+
+
+@pytest.mark.parametrize(("metastore", "name"), [("hive", "Hive"), ("jdbc", "JDBC")])
+def test_a_catalog_whose_lock_is_not_taken_is_refused_with_the_reason_and_what_to_do(metastore: str, name: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        build_options(PaimonOptions, {"warehouse": "w", "metastore": metastore}, "lake")
+    said = str(refused.value)
+    assert said.startswith(f"lake.metastore: expected one of 'filesystem', 'rest', found '{metastore}'. ")
+    assert f"a {name} catalog are committed to under a lock that only Paimon's own code takes" in said
+    assert "leave them to Fluss's own tiering service, or have them in a REST catalog" in said
 
 
 def refused() -> dict[str, tuple[TableSpec, str]]:

@@ -16,6 +16,7 @@ from lakeward.model.secrets import MASK
 class PondOptions(Options, frozen=True, kw_only=True):
     path: Annotated[Path, Meta(extra={"path": True})]
     codec: Literal["zstd", "none"] = "zstd"
+    bank: Annotated[Literal["sand", "reed"], Meta(extra={"refused": {"rock": "Frogs do not climb."}})] = "sand"
     limit: Annotated[int, Meta(ge=1, le=9)] | None = None
     catalog: Mapping[str, Any] = msgspec.field(default_factory=dict)
     password: Secret = ""
@@ -31,6 +32,8 @@ def test_options_are_built_with_their_types(tmp_path: Path) -> None:
     [
         ({}, "lake.path"),
         ({"path": "x", "codec": "lzo"}, "lake.codec: expected one of 'zstd', 'none', found 'lzo'"),
+        ({"path": "x", "bank": "rock"}, "lake.bank: expected one of 'sand', 'reed', found 'rock'. Frogs do not climb."),
+        ({"path": "x", "bank": "sadn"}, "Did you mean 'sand'?"),
         ({"path": "x", "limit": 10}, "lake.limit: expected a whole number at least 1 at most 9, found 10"),
         ({"path": "x", "catalog": []}, "lake.catalog: expected a table"),
         ({"path": "x", "limits": 1}, "Did you mean 'limit'?"),

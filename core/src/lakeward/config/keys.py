@@ -81,7 +81,13 @@ class Key:
         return _describe(self.shape)
 
     def hint(self, found: object) -> str:
-        """Return the value that was meant where only some are allowed and one of them is near, else an empty text."""
+        """Return what the key says of a value that is not allowed, or the one that was meant where one is near.
+
+        Else the text is empty.
+        """
+        said = self.extra.get("refused", {})
+        if isinstance(found, str) and found in said:
+            return str(said[found])
         choices = _literals(self.plain) if isinstance(self.shape, inspect.LiteralType) else []
         return did_you_mean(str(found), map(str, choices))
 

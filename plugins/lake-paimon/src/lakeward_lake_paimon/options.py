@@ -9,6 +9,11 @@ import msgspec
 
 from lakeward.model.options import Meta, Options
 
+_LOCKED = (
+    "Tables of a {} catalog are committed to under a lock that only Paimon's own code takes: leave them to Fluss's own "
+    "tiering service, or have them in a REST catalog or a warehouse of folders"
+)
+
 
 def _is_directory(given: Mapping[str, object]) -> bool:
     """Return whether the warehouse is a path; a REST catalog has names of its own for its warehouses."""
@@ -30,7 +35,8 @@ class PaimonOptions(Options, frozen=True, kw_only=True):
         Literal["filesystem", "rest"],
         Meta(
             description="Which catalog knows the tables, as Paimon names it: `filesystem`, the warehouse itself, or "
-            "`rest`, a REST catalog, which says where a table lies and commits."
+            "`rest`, a REST catalog, which says where a table lies and commits.",
+            extra={"refused": {"hive": _LOCKED.format("Hive"), "jdbc": _LOCKED.format("JDBC")}},
         ),
     ] = "filesystem"
     uri: Annotated[str, Meta(description="Address of a REST catalog, such as `https://host/path`.")] = ""
