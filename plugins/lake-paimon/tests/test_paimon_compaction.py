@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lakeward.model.results import CommitOutcome
@@ -196,6 +198,36 @@ def test_each_type_and_a_column_that_was_added_survive(
     assert [one.file.level for one in world.live()] == [5]
     assert rows_of(world) == before
     assert [row["late"] for row in before] == [None] * 3 + ["later"] * 4 + [None]
+
+
+@pytest.mark.parametrize("int96", [False, True], ids=["as-written", "int96"])
+def test_times_of_years_that_nanoseconds_cannot_hold_survive(
+    plugin: PaimonLakePlugin, options: PaimonOptions, *, int96: bool
+) -> None:
+    kinds = {"t3": pa.timestamp("ms"), "t6": pa.timestamp("us"), "l6": pa.timestamp("us", "UTC")}
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), *(pa.field(*one) for one in kinds.items())])
+    table, world = key_table(schema, buckets=1, system_columns=False), World(plugin, options)
+    expected: list[dict[str, Any]] = []
+    for number, year in enumerate((1, 1677, 1969, 2024, 2263, 9999)):
+        at = datetime(year, 12, 31, 23, 59, 59, 678000, tzinfo=UTC)
+        expected.append({"id": number, "t3": at.replace(tzinfo=None), "t6": at.replace(tzinfo=None), "l6": at})
+        tiering = TieringRound(plugin, world.lake, table, incarnation(), number + 1)
+        (file, _) = tiering.write(log_split(table), [source_batch(schema, expected[-1:], changes=[Change.INSERT])])
+        assert {one.physical_type for one in columns_of(file.path) if one.name in kinds} == {"INT64"}
+        if int96:  # as files were written once, and as other engines may write them
+            pq.write_table(pq.read_table(file.path), file.path, use_deprecated_int96_timestamps=True)
+            assert {one.physical_type for one in columns_of(file.path) if one.name in kinds} == {"INT96"}
+        assert world.lake.commit(tiering.request()) is CommitOutcome.LANDED
+    assert rows_of(world) == expected
+    world.lake.expire(PATH, frozenset())
+    assert [one.file.level for one in world.live()] == [5]
+    assert rows_of(world) == expected
+
+
+def columns_of(path: str) -> list[pq.ColumnSchema]:
+    """Return the columns of a Parquet file."""
+    schema = pq.read_metadata(path).schema
+    return [schema.column(number) for number in range(len(schema))]
 
 
 def test_a_table_that_another_engine_compacts_is_left_alone(plugin: PaimonLakePlugin, options: PaimonOptions) -> None:

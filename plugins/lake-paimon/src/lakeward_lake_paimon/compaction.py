@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakeward_lake_paimon.binary_row import decode_row
-from lakeward_lake_paimon.datafile import ParquetFile, parquet_options
+from lakeward_lake_paimon.datafile import ParquetFile, int96_unit, parquet_options
 from lakeward_lake_paimon.files import paths_of
 from lakeward_lake_paimon.key_rows import DELETE, SEQUENCE, UPDATE_BEFORE, VALUE_KIND, KeyBounds, KeyLayout
 from lakeward_lake_paimon.manifests import ADD, FROM_COMPACTION, DataFile, Entry, Stats
@@ -144,12 +144,13 @@ def _grouped(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
 def _ordered_tables(table: Table, layout: KeyLayout, run: Sequence[Entry]) -> Iterator[pa.Table]:
     """Yield the rows of one run in the order of their keys."""
     kinds = [field.kind for field in layout.keys]
+    unit = int96_unit(field.kind for field in table.schema.fields)
     for entry in sorted(run, key=lambda one: decode_row(one.file.min_key, kinds)):
         path = next(paths_of(table, entry))
         then = {field.id: field.name for field in _schema_of(table, entry).fields}
         ids = {field.name: field.id for field in table.schema.fields}
         with storage_errors(path), table.storage.open(path) as source:
-            for batch in pq.ParquetFile(source).iter_batches(_BATCH_ROWS):
+            for batch in pq.ParquetFile(source, coerce_int96_timestamp_unit=unit).iter_batches(_BATCH_ROWS):
                 columns = []
                 for field in layout.schema:
                     # A column is known by its id, whatever it was called when the file was written.

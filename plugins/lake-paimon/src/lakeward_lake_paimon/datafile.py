@@ -12,8 +12,11 @@ import pyarrow.parquet as pq
 from lakeward_lake_paimon.storage import Storage, storage_errors
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pyarrow as pa
 
+    from lakeward_lake_paimon.kinds import Kind
     from lakeward_lake_paimon.table_schema import TableSchema
     from lakeward_lake_paimon.task import WriterTask
 
@@ -54,8 +57,8 @@ class FileNames:
 def parquet_options(schema: TableSchema, compression: str, compression_level: int) -> dict[str, Any]:
     """Return the options of pyarrow's writer with which Paimon's readers can read each type.
 
-    They want decimals of up to 18 digits as whole numbers, and timestamps finer than a microsecond as INT96, which
-    Arrow writes for nanoseconds only.
+    They want decimals of up to 18 digits as whole numbers, and timestamps finer than a microsecond as INT96. Arrow then
+    writes all timestamps of the file so, which they read too.
     """
     codec = schema.options.get("file.compression", compression)
     level = compression_level if codec in _WITH_LEVEL else None
@@ -63,9 +66,17 @@ def parquet_options(schema: TableSchema, compression: str, compression_level: in
         "compression": codec,
         "compression_level": level,
         "store_decimal_as_integer": True,
-        "use_deprecated_int96_timestamps": True,
+        "use_deprecated_int96_timestamps": any(field.kind.has_nanoseconds for field in schema.fields),
         "store_schema": False,
     }
+
+
+def int96_unit(kinds: Iterable[Kind]) -> str:
+    """Return the unit in which pyarrow reads INT96 as columns of some types.
+
+    All timestamps were once written so. In nanoseconds those of years before 1678 and after 2261 would be others.
+    """
+    return "ns" if any(kind.has_nanoseconds for kind in kinds) else "us"
 
 
 class ParquetFile:

@@ -69,6 +69,12 @@ class Kind:
         return self.root in {"TIMESTAMP", "TIMESTAMP_LTZ"}
 
     @property
+    def has_nanoseconds(self) -> bool:
+        """Whether values are, or have in them, timestamps finer than a microsecond."""
+        inside = (*self.children, *(field.kind for field in self.fields))
+        return (self.is_timestamp and self.digits > _MICROSECONDS) or any(one.has_nanoseconds for one in inside)
+
+    @property
     def is_nested(self) -> bool:
         """Whether values have parts."""
         return bool(self.fields or self.children) or self.root == "ROW"

@@ -68,8 +68,10 @@ class _Reader:
         self._schemas: dict[int, _Json] = {}
         newest = max(int(one.partition("-")[2]) for one in storage.names(f"{location}/schema") if one[:7] == "schema-")
         self._now = self._schema(newest)
-        fields = [(one["name"], arrow_type(parse_kind(one["type"]))) for one in self._now["fields"]]
-        self.schema = pa.schema(fields)
+        kinds = {one["name"]: parse_kind(one["type"]) for one in self._now["fields"]}
+        self.schema = pa.schema([(name, arrow_type(kind)) for name, kind in kinds.items()])
+        # INT96 in nanoseconds has no years after 2261.
+        self._int96 = "ns" if any(kind.has_nanoseconds for kind in kinds.values()) else "us"
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows, at most `_BATCH_ROWS` in a batch for each run of a bucket."""
@@ -144,13 +146,13 @@ class _Reader:
 
     def _first(self, file: _File, keys: list[str]) -> pa.Table:
         with self._storage.open(file.path) as source:
-            return pq.ParquetFile(source).read_row_group(0, keys).slice(0, 1)
+            return pq.ParquetFile(source, coerce_int96_timestamp_unit=self._int96).read_row_group(0, keys).slice(0, 1)
 
     def _tables(self, file: _File, system: Iterable[str]) -> Iterator[pa.Table]:
         """Yield a file's rows in the table's columns of now: a column is known by its id, whatever it was called."""
         then = {one["id"]: one["name"] for one in self._schema(file.schema_id)["fields"]}
         with self._storage.open(file.path) as source:
-            yield from self._batches(pq.ParquetFile(source), then, system)
+            yield from self._batches(pq.ParquetFile(source, coerce_int96_timestamp_unit=self._int96), then, system)
 
     def _batches(self, source: pq.ParquetFile, then: Mapping[int, str], system: Iterable[str]) -> Iterator[pa.Table]:
         for batch in source.iter_batches(_BATCH_ROWS):
