@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeward.errors import FencedError
 from lakeward_lake_paimon.detail import CHANGELOG, unpack_detail
-from lakeward_lake_paimon.manifests import ADD, DELETE, FROM_APPEND, DataFile, Entry, Stats, merge
+from lakeward_lake_paimon.manifests import ADD, DELETE, FROM_APPEND, DataFile, Entry, merge
 from lakeward_lake_paimon.offsets import (
     FLUSS_OFFSETS,
     FLUSS_USER,
@@ -25,6 +25,7 @@ from lakeward_lake_paimon.offsets import (
     pack_offsets,
 )
 from lakeward_lake_paimon.snapshots import VERSION, Snapshot
+from lakeward_lake_paimon.stats import Stats
 from lakeward_lake_paimon.table import OWN_FOLDER
 from lakeward_lake_paimon.table_schema import read_schema
 

@@ -20,9 +20,10 @@ from lakeward_lake_paimon.binary_row import decode_row
 from lakeward_lake_paimon.datafile import ParquetFile, int96_unit, parquet_options
 from lakeward_lake_paimon.files import paths_of
 from lakeward_lake_paimon.key_rows import DELETE, SEQUENCE, UPDATE_BEFORE, VALUE_KIND, KeyBounds, KeyLayout
-from lakeward_lake_paimon.manifests import ADD, FROM_COMPACTION, DataFile, Entry, Stats
+from lakeward_lake_paimon.manifests import ADD, FROM_COMPACTION, DataFile, Entry
 from lakeward_lake_paimon.merging import merge_runs
 from lakeward_lake_paimon.partitions import partition_folder
+from lakeward_lake_paimon.stats import Stats
 from lakeward_lake_paimon.storage import storage_errors
 from lakeward_lake_paimon.table_schema import read_schema
 

@@ -14,6 +14,7 @@ import fastavro
 from lakeward.errors import CorruptFileError
 from lakeward_lake_paimon.avro_file import AvroError, read_avro, write_avro
 from lakeward_lake_paimon.binary_row import EMPTY_ROW, decode_row, encode_row
+from lakeward_lake_paimon.stats import Stats
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -106,24 +107,6 @@ _META = fastavro.parse_schema(
         ],
     }
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Stats:
-    """The least and greatest values of some columns, as rows, and how many nulls each has; None: unknown."""
-
-    least: bytes = EMPTY_ROW
-    greatest: bytes = EMPTY_ROW
-    nulls: tuple[int | None, ...] = ()
-
-    def to_avro(self) -> dict[str, Any]:
-        """Return the record."""
-        return {"_MIN_VALUES": self.least, "_MAX_VALUES": self.greatest, "_NULL_COUNTS": list(self.nulls)}
-
-    @classmethod
-    def from_avro(cls, record: Mapping[str, Any]) -> Stats:
-        """Read the record."""
-        return cls(record["_MIN_VALUES"], record["_MAX_VALUES"], tuple(record["_NULL_COUNTS"] or ()))
 
 
 @dataclass(frozen=True, slots=True)
