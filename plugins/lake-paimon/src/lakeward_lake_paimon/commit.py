@@ -219,11 +219,14 @@ def _numbered(details: Sequence[tuple[LakeFile, FileDetail]], first: int) -> dic
 
 
 def _entry(file: LakeFile, detail: FileDetail, total_buckets: int, first: int, last: int) -> Entry:
-    keys: dict[str, Any] = {}
+    known: dict[str, Any] = {}
     if detail.min_key:
         fields = int.from_bytes(detail.min_key[:4], "big")
         stats = Stats(detail.least_key, detail.greatest_key, (0,) * fields)
-        keys = {"min_key": detail.min_key, "max_key": detail.max_key, "key_stats": stats}
+        known = {"min_key": detail.min_key, "max_key": detail.max_key, "key_stats": stats}
+    if detail.least_values:
+        known["value_stats"] = Stats(detail.least_values, detail.greatest_values, detail.nulls)
+        known["value_stats_columns"] = detail.stats_columns
     described = DataFile(
         name=file.path.rpartition("/")[2],
         size_bytes=file.size_bytes,
@@ -234,7 +237,7 @@ def _entry(file: LakeFile, detail: FileDetail, total_buckets: int, first: int, l
         created_ms=detail.created_ms,
         deleted_rows=detail.deleted_rows,
         source=FROM_APPEND,
-        **keys,
+        **known,
     )
     return Entry(ADD, detail.partition, detail.bucket, total_buckets, described)
 

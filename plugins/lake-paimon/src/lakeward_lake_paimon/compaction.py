@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakeward_lake_paimon.binary_row import decode_row
+from lakeward_lake_paimon.column_stats import ColumnStats
 from lakeward_lake_paimon.datafile import ParquetFile, int96_unit, parquet_options
 from lakeward_lake_paimon.files import paths_of
-from lakeward_lake_paimon.key_rows import DELETE, SEQUENCE, UPDATE_BEFORE, VALUE_KIND, KeyBounds, KeyLayout
+from lakeward_lake_paimon.key_rows import DELETE, KEY_PREFIX, SEQUENCE, UPDATE_BEFORE, VALUE_KIND, KeyEnds, KeyLayout
 from lakeward_lake_paimon.manifests import ADD, FROM_COMPACTION, DataFile, Entry
 from lakeward_lake_paimon.merging import merge_runs
 from lakeward_lake_paimon.partitions import partition_folder
-from lakeward_lake_paimon.stats import Stats
 from lakeward_lake_paimon.storage import storage_errors
 from lakeward_lake_paimon.table_schema import read_schema
 
@@ -196,20 +196,23 @@ class _Output:
 
     def __init__(self, file: ParquetFile, layout: KeyLayout) -> None:
         self.file = file
-        self._bounds = KeyBounds(layout)
+        self._layout = layout
+        self._ends = KeyEnds(layout)
         self._sequences: list[int] = []
         self._deleted = 0
 
     def write(self, rows: pa.Table) -> None:
         self.file.write(rows)
-        self._bounds.add(rows)
+        self._ends.add(rows)
         found = pc.min_max(rows.column(SEQUENCE))
         self._sequences += [found["min"].as_py(), found["max"].as_py()]
         self._deleted += pc.sum(pc.is_in(rows.column(VALUE_KIND), value_set=_GONE)).as_py() or 0
 
     def close(self, table: Table, task: Task) -> Entry:
         size = self.file.close()
-        first, last, least, greatest = self._bounds.rows()
+        first, last = self._ends.rows()
+        keys, _ = ColumnStats.of_keys(table.schema, self._layout.schema, KEY_PREFIX).gather(self.file)
+        values, columns = ColumnStats.of_values(table.schema, self._layout.schema, task.level).gather(self.file)
         described = DataFile(
             name=self.file.path.rpartition("/")[2],
             size_bytes=size,
@@ -220,7 +223,9 @@ class _Output:
             created_ms=time.time_ns() // 1_000_000,
             min_key=first,
             max_key=last,
-            key_stats=Stats(least, greatest, (0,) * len(table.schema.key_columns)),
+            key_stats=keys,
+            value_stats=values,
+            value_stats_columns=columns,
             level=task.level,
             deleted_rows=self._deleted,
             source=FROM_COMPACTION,

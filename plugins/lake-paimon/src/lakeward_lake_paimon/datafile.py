@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakeward_lake_paimon.storage import Storage, storage_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    import pyarrow as pa
 
     from lakeward_lake_paimon.kinds import Kind
     from lakeward_lake_paimon.table_schema import TableSchema
@@ -80,7 +81,10 @@ def int96_unit(kinds: Iterable[Kind]) -> str:
 
 
 class ParquetFile:
-    """One open file; each `write` is one row group."""
+    """One open file; each `write` is one row group.
+
+    `nulls` are those of each column, and `with_nan` the columns that have NaN.
+    """
 
     def __init__(self, storage: Storage, path: str, schema: pa.Schema, options: dict[str, Any]) -> None:
         """Create it.
@@ -90,6 +94,8 @@ class ParquetFile:
         """
         self.path = path
         self.rows = 0
+        self.nulls: Counter[str] = Counter()
+        self.with_nan: set[str] = set()
         self.upload_s = 0.0
         self._sink = storage.open_output(path)
         self._writer = pq.ParquetWriter(self._sink, schema, **options)
@@ -108,6 +114,10 @@ class ParquetFile:
         with storage_errors(self.path):
             self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
         self.rows += rows.num_rows
+        for name, column in zip(rows.column_names, rows.columns, strict=True):
+            self.nulls[name] += column.null_count
+            if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+                self.with_nan.add(name)
 
     def close(self) -> int:
         """Write the footer; return the file's size in bytes.
@@ -122,6 +132,11 @@ class ParquetFile:
             self._sink.close()
             self.upload_s = time.perf_counter() - started
         return size
+
+    @property
+    def footer(self) -> pq.FileMetaData:
+        """What the file says of its columns, once it is closed."""
+        return self._writer.writer.metadata
 
     def drop(self) -> None:
         """Close the file without a footer; it is deleted next, so errors of the storage are ignored."""

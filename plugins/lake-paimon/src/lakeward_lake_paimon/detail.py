@@ -13,7 +13,8 @@ class FileDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `partition`, keys and statistics are rows as a manifest holds them (`binary_row`). `first_offset` orders the files
     of a bucket of a log table. `base_snapshot` is the head that the sequence numbers of a key table continue.
-    `layout` is the partitioning where it is the lake's own.
+    `layout` is the partitioning where it is the lake's own. `stats_columns` are those that have statistics, in their
+    order; None: all.
     """
 
     partition: bytes
@@ -28,6 +29,10 @@ class FileDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_key: bytes = b""
     least_key: bytes = b""
     greatest_key: bytes = b""
+    least_values: bytes = b""
+    greatest_values: bytes = b""
+    nulls: tuple[int | None, ...] = ()
+    stats_columns: tuple[str, ...] | None = ()
     deleted_rows: int = 0
     base_snapshot: int = 0
     layout: str = ""

@@ -13,8 +13,6 @@ from lakeward_lake_paimon.binary_row import encode_row, value_of
 from lakeward_lake_paimon.kinds import FIELD_ID, arrow_field
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from lakeward_lake_paimon.table_schema import TableSchema
 
 KEY_PREFIX = "_KEY_"
@@ -85,39 +83,24 @@ class KeyLayout:
         return [f"{KEY_PREFIX}{name}" for name in self._names]
 
 
-class KeyBounds:
-    """The keys of a file whose rows come in order, a table at a time."""
+class KeyEnds:
+    """The first and the last key of a file whose rows come in order, a table at a time."""
 
     def __init__(self, layout: KeyLayout) -> None:
         """Know no row yet."""
         self._names = layout.key_names
         self._kinds = [field.kind for field in layout.keys]
         self._ends: list[pa.Table] = []
-        self._extremes: list[pa.Table] = []
 
     def add(self, rows: pa.Table) -> None:
         """Take the next rows; at least one."""
         keys = rows.select(self._names)
         self._ends = [*self._ends[:1], keys.slice(0, 1), keys.slice(rows.num_rows - 1)]
-        found = [pc.min_max(keys.column(name)) for name in self._names]
-        both = {
-            name: pa.array([one["min"], one["max"]], keys.schema.field(name).type)
-            for name, one in zip(self._names, found, strict=True)
-        }
-        self._extremes.append(pa.table(both, schema=keys.schema))
 
-    def rows(self) -> tuple[bytes, bytes, bytes, bytes]:
-        """Return the first and last key, then each key column's least and greatest value, as a manifest holds them."""
-        extremes = pa.concat_tables(self._extremes)
-        found = [pc.min_max(extremes.column(name)) for name in self._names]
-        first, last = self._ends[0], self._ends[-1]
-        ends = [[one.column(name)[0] for name in self._names] for one in (first, last)]
-        return (
-            self._encoded(ends[0]),
-            self._encoded(ends[1]),
-            self._encoded([one["min"] for one in found]),
-            self._encoded([one["max"] for one in found]),
-        )
+    def rows(self) -> tuple[bytes, bytes]:
+        """Return them as a manifest holds them."""
+        return self._encoded(self._ends[0]), self._encoded(self._ends[-1])
 
-    def _encoded(self, scalars: Sequence[pa.Scalar]) -> bytes:
-        return encode_row([value_of(one, kind) for one, kind in zip(scalars, self._kinds, strict=True)], self._kinds)
+    def _encoded(self, key: pa.Table) -> bytes:
+        pairs = zip(self._names, self._kinds, strict=True)
+        return encode_row([value_of(key.column(name)[0], kind) for name, kind in pairs], self._kinds)

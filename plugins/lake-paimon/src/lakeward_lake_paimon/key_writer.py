@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from lakeward.model.results import LakeFile
 from lakeward.model.tables import CHANGE_COLUMN
+from lakeward_lake_paimon.column_stats import ColumnStats
 from lakeward_lake_paimon.datafile import FileNames, ParquetFile, parquet_options
 from lakeward_lake_paimon.detail import CHANGELOG, FileDetail, pack_detail, unpack_detail
-from lakeward_lake_paimon.key_rows import DELETE, UPDATE_BEFORE, VALUE_KIND, KeyBounds, KeyLayout, kinds_of
+from lakeward_lake_paimon.key_rows import DELETE, KEY_PREFIX, UPDATE_BEFORE, VALUE_KIND, KeyEnds, KeyLayout, kinds_of
 from lakeward_lake_paimon.rows import RowConverter
 from lakeward_lake_paimon.stores import open_storage
 from lakeward_lake_paimon.writer import own_memory
@@ -67,6 +68,12 @@ class KeyWriter:
         self._options = parquet_options(task.table_schema, task.compression, task.compression_level)
         self._converter = RowConverter(table, task.table_schema, finder.bucket, finder.constants)
         self._layout = KeyLayout(task.table_schema)
+        written = self._layout.schema
+        self._key_stats = ColumnStats.of_keys(task.table_schema, written, KEY_PREFIX)
+        self._value_stats = {
+            "data": ColumnStats.of_values(task.table_schema, written, 0),
+            CHANGELOG: ColumnStats.of_values(task.table_schema, written, 0, changelog=True),
+        }
         self._with_changelog = task.table_schema.options.get("changelog-producer") == "input"
         self._before = before
         self._next_sequence = max([task.next_sequence, *(unpack_detail(one.detail).max_sequence + 1 for one in before)])
@@ -176,9 +183,11 @@ class KeyWriter:
             self._storage.delete(path)
             raise
         self._upload_s += file.upload_s
-        bounds = KeyBounds(self._layout)
-        bounds.add(rows)
-        first, last, least, greatest = bounds.rows()
+        ends = KeyEnds(self._layout)
+        ends.add(rows)
+        first, last = ends.rows()
+        keys, _ = self._key_stats.gather(file)
+        values, columns = self._value_stats[kind].gather(file)
         kinds = rows.column(VALUE_KIND).to_numpy()
         detail = FileDetail(
             partition=place.partition,
@@ -191,8 +200,12 @@ class KeyWriter:
             max_sequence=sequences[1],
             min_key=first,
             max_key=last,
-            least_key=least,
-            greatest_key=greatest,
+            least_key=keys.least,
+            greatest_key=keys.greatest,
+            least_values=values.least,
+            greatest_values=values.greatest,
+            nulls=values.nulls,
+            stats_columns=columns,
             deleted_rows=int(np.count_nonzero((kinds == DELETE) | (kinds == UPDATE_BEFORE))),
             base_snapshot=self._task.base_snapshot,
         )

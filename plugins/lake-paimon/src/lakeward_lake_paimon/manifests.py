@@ -368,13 +368,16 @@ def merge(entries: Iterable[Entry]) -> dict[FileKey, Entry]:
 
 
 def partition_stats(partitions: Sequence[bytes], kinds: Sequence[Kind]) -> Stats:
-    """Return the bounds of some partitions, by which readers leave manifests out."""
+    """Return the bounds of some partitions, by which readers leave manifests out.
+
+    Bytes have none: readers of Paimon before 2.0 take them for signed numbers.
+    """
     rows = [decode_row(one, kinds) for one in set(partitions)]
     least: list[Value] = []
     greatest: list[Value] = []
     nulls: list[int | None] = []
-    for number in range(len(kinds)):
-        values = [row[number] for row in rows if row[number] is not None]
+    for number, kind in enumerate(kinds):
+        values = [row[number] for row in rows if row[number] is not None and not kind.is_bytes]
         least.append(min(values, default=None))
         greatest.append(max(values, default=None))
         nulls.append(sum(decode_row(one, kinds)[number] is None for one in partitions))

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from lakeward.model.results import LakeFile
 from lakeward.model.tables import OFFSET_COLUMN
+from lakeward_lake_paimon.column_stats import ColumnStats
 from lakeward_lake_paimon.datafile import FileNames, ParquetFile, parquet_options
 from lakeward_lake_paimon.detail import FileDetail, pack_detail
 from lakeward_lake_paimon.places import PlaceFinder
@@ -65,6 +66,7 @@ class AppendWriter:
         self._names = FileNames(task, finder.name, attempt, len(before))
         self._options = parquet_options(task.table_schema, task.compression, task.compression_level)
         self._converter = RowConverter(table, task.table_schema, finder.bucket, finder.constants)
+        self._stats = ColumnStats.of_values(task.table_schema, self._converter.schema)
         self._limits = limits or GroupLimits()
         self._before = before
         self._closed: list[LakeFile] = []
@@ -170,6 +172,7 @@ class AppendWriter:
         file, self._file = self._file, None
         size = file.close()
         self._upload_s += file.upload_s
+        stats, columns = self._stats.gather(file)
         detail = FileDetail(
             partition=self._place.partition,
             bucket=self._place.bucket,
@@ -178,5 +181,9 @@ class AppendWriter:
             created_ms=time.time_ns() // 1_000_000,
             layout=self._finder.layout,
             first_offset=self._first_offset,
+            least_values=stats.least,
+            greatest_values=stats.greatest,
+            nulls=stats.nulls,
+            stats_columns=columns,
         )
         self._closed.append(LakeFile(file.path, "data", file.rows, size, pack_detail(detail)))

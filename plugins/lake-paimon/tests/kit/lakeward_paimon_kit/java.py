@@ -96,6 +96,31 @@ class JavaReader:
             write.close()
             commit.close()
 
+    def files(self, table: Any, where: Any) -> int:  # noqa: ANN401 - Java objects
+        """Return how many data files are read with a filter; `where` as of `rows`."""
+        kind = table.rowType()
+        builder = self.paimon.table.source.ReadBuilderImpl(table)
+        builder.withFilter(where(self.paimon.predicate.PredicateBuilder(kind), list(kind.getFieldNames())))
+        return sum(split.dataFiles().size() for split in builder.newScan().plan().splits())
+
+    def copy(self, table: Any, to: Any) -> None:  # noqa: ANN401 - Java objects
+        """Write the rows of a table to another one with Paimon's own reader and writer."""
+        reading = self.paimon.table.source.ReadBuilderImpl(table)
+        writing = self.paimon.table.sink.BatchWriteBuilderImpl(to)
+        manager = self.paimon.disk.IOManager.create("/tmp")  # noqa: S108 - Java spills nothing of so few rows
+        write, commit = writing.newWrite().withIOManager(manager), writing.newCommit()
+        try:
+            for split in reading.newScan().plan().splits():
+                found = self.paimon.reader.RecordReaderIterator(reading.newRead().createReader(split))
+                step = found.__getattr__("next")  # Java's method: `found.next` is py4j's
+                while found.hasNext():
+                    write.write(step())
+                found.close()
+            commit.commit(write.prepareCommit())
+        finally:
+            write.close()
+            commit.close()
+
     @staticmethod
     def _each(found: Any, getters: list[tuple[Any, Any]]) -> Iterator[tuple[Any, ...]]:  # noqa: ANN401 - a Java object
         step = found.__getattr__("next")  # Java's method: `found.next` is py4j's

@@ -9,6 +9,8 @@ import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
+from datetime import date, time
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -54,7 +56,28 @@ class PythonReader:
             catalog: further options of the catalog.
             options: those of a reader, such as `scan.snapshot-id`.
         """
-        asked = {"warehouse": warehouse, "table": table, "catalog": catalog or {}, "options": options}
+        return self.scan(warehouse, table, catalog=catalog, options=options)[0]
+
+    def scan(
+        self,
+        warehouse: str,
+        table: str,
+        where: tuple[object, ...] | None = None,
+        catalog: Mapping[str, str] | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> tuple[pa.Table, int]:
+        """Return live rows of a table, and how many data files they were read from.
+
+        `where` is a method of pypaimon's predicate builder, the column, and perhaps a value.
+        """
+        told = None if where is None else [_told(one) for one in where]
+        asked = {
+            "warehouse": warehouse,
+            "table": table,
+            "catalog": catalog or {},
+            "options": options or {},
+            "where": told,
+        }
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(asked) + "\n")
@@ -66,7 +89,16 @@ class PythonReader:
         with pa.ipc.open_file(answer["file"]) as file:
             rows = file.read_all()
         Path(answer["file"]).unlink()
-        return rows
+        return rows, int(answer["files"])
+
+
+def _told(value: object) -> object:
+    """Return a value as JSON has it; of those that it lacks, the type and a text."""
+    if isinstance(value, bytes):
+        return ["bytes", value.hex()]
+    if isinstance(value, date | time):
+        return [type(value).__name__, value.isoformat()]
+    return ["Decimal", str(value)] if isinstance(value, Decimal) else value
 
 
 def python_with_pypaimon() -> Path:
