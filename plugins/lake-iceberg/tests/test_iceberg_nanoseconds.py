@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from lakeward.errors import RowError
-from lakeward_lake_iceberg.rows import RowConverter, cast_column
+from lakeward.model.lake_rows import RowConverter, cast_column
+from lakeward_lake_iceberg.nanoseconds import to_microseconds
 from lakeward_testing.lake_tables import log_table, source_batch
 
 if TYPE_CHECKING:
@@ -32,7 +33,9 @@ NESTED: dict[str, tuple[Callable[[pa.DataType], pa.DataType], Callable[[int | No
 @pytest.mark.parametrize("zone", [None, "UTC", "Asia/Kathmandu"])
 def test_a_timestamp_is_rounded_towards_the_past(zone: str | None) -> None:
     fine = pa.array(FINE, pa.timestamp("ns", zone))
-    assert cast_column(fine, pa.timestamp("us", zone)).equals(pa.array(ROUNDED, pa.timestamp("us", zone)))
+    assert cast_column(to_microseconds(fine), pa.timestamp("us", zone)).equals(
+        pa.array(ROUNDED, pa.timestamp("us", zone))
+    )
 
 
 @pytest.mark.parametrize("start", [0, 4])
@@ -40,7 +43,7 @@ def test_a_timestamp_is_rounded_towards_the_past(zone: str | None) -> None:
 def test_a_nested_timestamp_is_rounded_as_one_of_its_own(name: str, start: int) -> None:
     type_of, value_of = NESTED[name]
     fine = pa.array([None, *map(value_of, FINE), None], type_of(pa.timestamp("ns")))
-    found = cast_column(fine.slice(start), type_of(pa.timestamp("us")))
+    found = cast_column(to_microseconds(fine.slice(start)), type_of(pa.timestamp("us")))
     found.validate(full=True)
     values = [_rounded(value_of(at)) for at in ROUNDED]
     assert found.equals(pa.array([None, *values, None], type_of(pa.timestamp("us"))).slice(start))
@@ -48,7 +51,9 @@ def test_a_nested_timestamp_is_rounded_as_one_of_its_own(name: str, start: int) 
 
 def test_no_time_zone_is_looked_up() -> None:
     fine = pa.array([-1], pa.timestamp("ns", "Nowhere/At_All"))
-    assert cast_column(fine, pa.timestamp("us", "UTC")).equals(pa.array([-1], pa.timestamp("us", "UTC")))
+    assert cast_column(to_microseconds(fine), pa.timestamp("us", "UTC")).equals(
+        pa.array([-1], pa.timestamp("us", "UTC"))
+    )
 
 
 def _rounded(value: Any) -> Any:  # noqa: ANN401 - a nested value
@@ -59,7 +64,9 @@ def _rounded(value: Any) -> Any:  # noqa: ANN401 - a nested value
 def test_a_time_that_neither_the_lake_nor_python_can_hold_is_named() -> None:
     at = pa.schema([pa.field("at", pa.timestamp("s", "UTC"))])
     batch = source_batch(at, [{"at": 0}, {"at": 2**62}], start=8).records
-    converter = RowConverter(log_table(at), pa.schema([pa.field("at", pa.timestamp("us", "UTC"))]), None)
+    converter = RowConverter(
+        log_table(at), pa.schema([pa.field("at", pa.timestamp("us", "UTC"))]), None, coarsen=to_microseconds
+    )
     batch = batch.append_column("__bucket", pa.array([3, 3]))
     with pytest.raises(RowError, match=r"bucket 3, offset 9, column 'at': expected a value of type timestamp\[us"):
         converter.convert(batch)

@@ -86,7 +86,7 @@ def schema_of(kinds: Sequence[Kind], **options: str) -> TableSchema:
 
 def gathered(folder: Path, schema: TableSchema, *groups: pa.Table) -> dict[str, tuple[Any, Any, int | None]]:
     """Return what is said of a file of some row groups, by the columns' names: least and greatest value, nulls."""
-    written = written_as(schema)
+    written = schema.arrow_schema
     file = ParquetFile(LocalStorage(), str(folder / "file.parquet"), written, parquet_options(schema, "zstd", 1))
     for group in groups:
         file.write(group)
@@ -99,18 +99,13 @@ def gathered(folder: Path, schema: TableSchema, *groups: pa.Table) -> dict[str, 
     return dict(zip(chosen, rows, strict=True))
 
 
-def written_as(schema: TableSchema) -> pa.Schema:
-    """Return the schema of a table's files."""
-    return pa.schema([arrow_field(field) for field in schema.fields])
-
-
 def rows_of(schema: TableSchema, *columns: Sequence[Any]) -> pa.Table:
     """Return values as Paimon stores them as a table."""
     arrays = [
         pa.array([scalar_of(value, field.kind) for value in values], arrow_field(field).type)
         for field, values in zip(schema.fields, columns, strict=True)
     ]
-    return pa.Table.from_arrays(arrays, schema=written_as(schema))
+    return pa.Table.from_arrays(arrays, schema=schema.arrow_schema)
 
 
 def order(value: Any) -> Any:  # noqa: ANN401 - of any type
@@ -177,7 +172,9 @@ def test_both_zeros_are_within_the_bounds_of_one(tmp_path: Path, values: list[fl
 def test_text_that_is_no_utf8_has_no_bounds(tmp_path: Path) -> None:
     schema = schema_of([TEXT])
     raw = pa.array([b"\xed\xa0\x80"], pa.binary()).view(pa.string())
-    assert gathered(tmp_path, schema, pa.Table.from_arrays([raw], schema=written_as(schema))) == {"c0": (None, None, 0)}
+    assert gathered(tmp_path, schema, pa.Table.from_arrays([raw], schema=schema.arrow_schema)) == {
+        "c0": (None, None, 0)
+    }
 
 
 def test_columns_behind_a_nested_one_have_their_own_bounds_and_the_nested_one_has_none(tmp_path: Path) -> None:
@@ -195,7 +192,7 @@ def test_columns_behind_a_nested_one_have_their_own_bounds_and_the_nested_one_ha
         {"a": {"x": 9, "y": [9]}, "b.c": 1, "m": [("k", 9)], "d": "t"},
         {"a": None, "b.c": None, "m": None, "d": "u"},
     ]
-    found = gathered(tmp_path, schema, pa.Table.from_pylist(rows, schema=written_as(schema)))
+    found = gathered(tmp_path, schema, pa.Table.from_pylist(rows, schema=schema.arrow_schema))
     assert found == {"b.c": (1, 1, 1), "d": (b"t", b"u", 0)}
 
 

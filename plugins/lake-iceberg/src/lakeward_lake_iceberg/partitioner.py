@@ -11,11 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeward.errors import LakeError, RowError
+from lakeward.model.lake_rows import RowConverter
 from lakeward.model.splits import SnapshotSplit
 from lakeward.model.tables import BUCKET_COLUMN, OFFSET_COLUMN
 from lakeward.ports.lake import PartitionedRows
 from lakeward_lake_iceberg.detail import Value, unpack_detail
-from lakeward_lake_iceberg.rows import RowConverter
+from lakeward_lake_iceberg.nanoseconds import to_microseconds
 from lakeward_lake_iceberg.transforms import first_unfit, transform, values_of
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class LayoutPartitioner:
         self._task = task
         self._table = table
         self._schema = task.arrow_schema()
-        self._converter = RowConverter(table, self._schema, None)
+        self._converter = RowConverter(table, self._schema, None, coarsen=to_microseconds)
 
     def partition(self, records: pa.RecordBatch) -> PartitionedRows:
         """See `lakeward.ports.Partitioner.partition`.

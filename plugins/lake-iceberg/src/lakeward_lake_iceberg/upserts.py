@@ -19,11 +19,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeward.model.lake_rows import RowConverter
 from lakeward.model.tables import CHANGE_COLUMN, NO_OFFSET, OFFSET_COLUMN, Change
 from lakeward_lake_iceberg.datafile import DataFiles, FileNames, encodings_of_round
 from lakeward_lake_iceberg.deletes import Deletes
 from lakeward_lake_iceberg.keys import ABSENT, KeyIndex
-from lakeward_lake_iceberg.rows import RowConverter
+from lakeward_lake_iceberg.nanoseconds import to_microseconds
 from lakeward_lake_iceberg.storage import Storage
 from lakeward_lake_iceberg.writer import GROUP_BYTES, GROUP_ROWS, own_memory
 
@@ -104,7 +105,7 @@ class UpsertWriter:
         self._rolled: frozenset[str] = frozenset()
         storage = Storage(task.location, task.storage)
         names = FileNames(task, place, attempt, len(before))
-        self._converter = RowConverter(table, task.arrow_schema(), place.bucket)
+        self._converter = RowConverter(table, task.arrow_schema(), place.bucket, coarsen=to_microseconds)
         self._shares = place.bucket is None
         encodings = encodings_of_round(task) if self._shares else None
         self._files = DataFiles(storage, task, place.partition, names.next, encodings)

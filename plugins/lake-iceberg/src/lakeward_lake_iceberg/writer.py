@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakeward.model.lake_rows import RowConverter
 from lakeward_lake_iceberg.datafile import DataFiles, FileNames, encodings_of_round
-from lakeward_lake_iceberg.rows import RowConverter
+from lakeward_lake_iceberg.nanoseconds import to_microseconds
 from lakeward_lake_iceberg.storage import Storage
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class AppendWriter:
         self._rolled: frozenset[str] = frozenset()
         self._limits = limits or GroupLimits(GROUP_ROWS, GROUP_BYTES)
         self._shares = place.bucket is None
-        self._converter = RowConverter(table, task.arrow_schema(), place.bucket)
+        self._converter = RowConverter(table, task.arrow_schema(), place.bucket, coarsen=to_microseconds)
         encodings = encodings_of_round(task) if self._shares else None
         self._files = DataFiles(storage, task, place.partition, names.next, encodings)
         self._pending: list[pa.RecordBatch] = []

@@ -38,7 +38,6 @@ class KeyLayout:
     def __init__(self, schema: TableSchema) -> None:
         """Remember the keys."""
         self.keys = schema.named(schema.key_columns)
-        values = [arrow_field(field) for field in schema.fields]
         keys = [
             pa.field(
                 f"{KEY_PREFIX}{field.name}",
@@ -52,7 +51,7 @@ class KeyLayout:
             pa.field(SEQUENCE, pa.int64(), nullable=False, metadata={FIELD_ID: str(_SEQUENCE_ID)}),
             pa.field(VALUE_KIND, pa.int8(), nullable=False, metadata={FIELD_ID: str(_KIND_ID)}),
         ]
-        self.schema = pa.schema([*keys, *system, *values])
+        self.schema = pa.schema([*keys, *system, *schema.arrow_schema])
         self._names = [field.name for field in self.keys]
 
     def file_rows(self, rows: pa.Table, sequences: pa.Array, kinds: pa.ChunkedArray) -> pa.Table:

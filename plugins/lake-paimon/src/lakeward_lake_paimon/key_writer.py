@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from lakeward.model.lake_rows import RowConverter
 from lakeward.model.results import LakeFile
 from lakeward.model.tables import CHANGE_COLUMN
 from lakeward_lake_paimon.column_stats import ColumnStats
 from lakeward_lake_paimon.datafile import FileNames, ParquetFile, parquet_options
 from lakeward_lake_paimon.detail import CHANGELOG, FileDetail, pack_detail, unpack_detail
 from lakeward_lake_paimon.key_rows import DELETE, KEY_PREFIX, UPDATE_BEFORE, VALUE_KIND, KeyEnds, KeyLayout, kinds_of
-from lakeward_lake_paimon.rows import RowConverter
 from lakeward_lake_paimon.stores import open_storage
 from lakeward_lake_paimon.writer import own_memory
 
@@ -66,7 +66,7 @@ class KeyWriter:
         self._storage = open_storage(task.location, task.storage)
         self._names = FileNames(task, finder.name, attempt, len(before))
         self._options = parquet_options(task.table_schema, task.compression, task.compression_level)
-        self._converter = RowConverter(table, task.table_schema, finder.bucket, finder.constants)
+        self._converter = RowConverter(table, task.table_schema.arrow_schema, finder.bucket, finder.constants)
         self._layout = KeyLayout(task.table_schema)
         written = self._layout.schema
         self._key_stats = ColumnStats.of_keys(task.table_schema, written, KEY_PREFIX)

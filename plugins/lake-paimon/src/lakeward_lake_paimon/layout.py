@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeward.errors import LakeError, SchemaMismatchError
+from lakeward.model.lake_rows import RowConverter
 from lakeward.ports import PartitionedRows
 from lakeward_lake_paimon.binary_row import encode_row, value_of
 from lakeward_lake_paimon.detail import unpack_detail
 from lakeward_lake_paimon.kinds import Field, Kind, arrow_type
-from lakeward_lake_paimon.rows import RowConverter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -109,7 +109,7 @@ class LayoutPartitioner:
         self._layout = table.lake_partition
         self._kinds = [field.kind for field in schema.named(schema.partition_keys)]
         self._columns = schema.named([one.column for one in self._layout])
-        self._converter = RowConverter(table, schema, None)
+        self._converter = RowConverter(table, schema.arrow_schema, None)
 
     def partition(self, records: pa.RecordBatch) -> PartitionedRows:
         """See `lakeward.ports.Partitioner.partition`."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lakeward.errors import CorruptFileError, SchemaMismatchError
 from lakeward.model.tables import BUCKET_COLUMN, OFFSET_COLUMN, PRECISION, TIMESTAMP_COLUMN
-from lakeward_lake_paimon.kinds import Field, Kind, paimon_kind
+from lakeward_lake_paimon.kinds import Field, Kind, arrow_field, paimon_kind
 from lakeward_lake_paimon.layout import computed_fields, partition_names
 
 if TYPE_CHECKING:
@@ -59,6 +59,11 @@ class TableSchema:
     def names(self) -> tuple[str, ...]:
         """The columns' names."""
         return tuple(one.name for one in self.fields)
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns as data files have them."""
+        return pa.schema([arrow_field(field) for field in self.fields])
 
     @property
     def is_legacy(self) -> bool:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeward.model.lake_rows import RowConverter
 from lakeward.model.results import LakeFile
 from lakeward.model.tables import OFFSET_COLUMN
 from lakeward_lake_paimon.column_stats import ColumnStats
 from lakeward_lake_paimon.datafile import FileNames, ParquetFile, parquet_options
 from lakeward_lake_paimon.detail import FileDetail, pack_detail
 from lakeward_lake_paimon.places import PlaceFinder
-from lakeward_lake_paimon.rows import RowConverter
 from lakeward_lake_paimon.stores import open_storage
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class AppendWriter:
         self._storage = open_storage(task.location, task.storage)
         self._names = FileNames(task, finder.name, attempt, len(before))
         self._options = parquet_options(task.table_schema, task.compression, task.compression_level)
-        self._converter = RowConverter(table, task.table_schema, finder.bucket, finder.constants)
+        self._converter = RowConverter(table, task.table_schema.arrow_schema, finder.bucket, finder.constants)
         self._stats = ColumnStats.of_values(task.table_schema, self._converter.schema)
         self._limits = limits or GroupLimits()
         self._before = before

@@ -11,13 +11,11 @@ import pyarrow.compute as pc
 from lakeward.errors import RowError
 from lakeward.model.batches import find_failing
 from lakeward.model.tables import BUCKET_COLUMN, OFFSET_COLUMN
-from lakeward_lake_paimon.kinds import arrow_field
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from lakeward.model.tables import TableBucket, TableSpec
-    from lakeward_lake_paimon.table_schema import TableSchema
 
 
 class RowConverter:
@@ -26,19 +24,21 @@ class RowConverter:
     def __init__(
         self,
         table: TableSpec,
-        schema: TableSchema,
+        schema: pa.Schema,
         bucket: TableBucket | None,
         constants: Mapping[str, pa.Scalar] | None = None,
+        coarsen: Callable[[pa.Array], pa.Array] = lambda array: array,
     ) -> None:
-        """Remember the target; messages name the source's table.
+        """Remember the target: the lake's schema, with field ids; messages name the source's table.
 
         The number of `bucket` is the value of `__bucket`; None where batches have that column. `constants` are columns
-        that have one value in all rows.
+        that have one value in all rows. `coarsen` rounds times that are finer than the lake's, before they are cast.
         """
         self._table = table
+        self.schema = schema
         self._bucket = bucket
         self._constants = constants or {}
-        self.schema = pa.schema([arrow_field(field) for field in schema.fields])
+        self._coarsen = coarsen
 
     def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the same rows in the lake's columns.
@@ -74,11 +74,35 @@ class RowConverter:
             return array
         in_key = field.name in self._table.primary_key
         try:
-            return _cast(array, field.type, exact=in_key)
+            return self._fitted(array, field.type, in_key=in_key)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as unfit:
-            row = _first_unfit(array, field.type, exact=in_key)
-            value = _plain(array.slice(row, 1)) if row < len(array) else "?"
+            row = find_failing(len(array), lambda *rows: self._fails(array.slice(*rows), field.type, in_key=in_key))
+            value = self._plain(array.slice(row, 1)) if row < len(array) else "?"
             raise self._refusal(batch, field, row, value, f"a value of type {field.type}") from unfit
+
+    def _fitted(self, array: pa.Array, target: pa.DataType, *, in_key: bool) -> pa.Array:
+        """Cast without loss, except for times finer than the lake's; of a key without any, for two must not become one.
+
+        Raises:
+            pa.ArrowInvalid: a value does not fit.
+        """
+        return pc.cast(array, target) if in_key else cast_column(self._coarsen(array), target)
+
+    def _fails(self, array: pa.Array, target: pa.DataType, *, in_key: bool) -> bool:
+        try:
+            self._fitted(array, target, in_key=in_key)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return True
+        return False
+
+    def _plain(self, array: pa.Array) -> object:
+        """Return the only value of an array; Python's times have no nanoseconds, and need a database of time zones."""
+        if pa.types.is_temporal(array.type) and getattr(array.type, "unit", "") == "ns":
+            return f"{array[0].value} nanoseconds"
+        try:
+            return self._coarsen(array)[0].as_py()
+        except (ValueError, OverflowError):
+            return array.to_string(indent=0)
 
     def _refusal(self, batch: pa.RecordBatch, field: pa.Field, row: int, value: object, expected: str) -> RowError:
         offset = batch.column(OFFSET_COLUMN)[row].as_py() if row < batch.num_rows else "?"
@@ -88,31 +112,10 @@ class RowConverter:
         return RowError.at(self._table.path, bucket, offset, field.name, expected=expected, found=value)
 
 
-def _cast(array: pa.Array, target: pa.DataType, *, exact: bool) -> pa.Array:
-    """Cast without loss, except for times finer than the lake's, which are rounded down; in a key they are refused.
+def cast_column(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Cast without loss, except for times finer than the target's, which are shortened.
 
     Raises:
         pa.ArrowInvalid: a value does not fit.
     """
-    return pc.cast(array, options=pc.CastOptions(target, allow_time_truncate=not exact))
-
-
-def _plain(array: pa.Array) -> object:
-    """Return the only value of an array; Python's times have no nanoseconds, and need a database of time zones."""
-    try:
-        return array[0].as_py()
-    except (ValueError, OverflowError):
-        return array.to_string(indent=0)
-
-
-def _first_unfit(array: pa.Array, target: pa.DataType, *, exact: bool) -> int:
-    """Return the first row that cannot be cast."""
-
-    def fails(first: int, count: int) -> bool:
-        try:
-            _cast(array.slice(first, count), target, exact=exact)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            return True
-        return False
-
-    return find_failing(len(array), fails)
+    return pc.cast(array, options=pc.CastOptions(target, allow_time_truncate=True))
