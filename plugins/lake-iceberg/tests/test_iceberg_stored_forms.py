@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from lakeward.model.lake_offsets import pack_offsets, unpack_offsets
 from lakeward.model.tables import TableBucket
 from lakeward_lake_iceberg.detail import FileDetail, pack_detail, unpack_detail
 from lakeward_lake_iceberg.expiry_plan import _PLANS, _Plan
-from lakeward_lake_iceberg.offsets import pack_offsets, unpack_offsets
 from lakeward_lake_iceberg.partitioner import partition_key, partition_values
 
 MOVED = "the stored format has moved: add a reader of the old one, and a new golden value"

@@ -20,6 +20,7 @@ from pyiceberg.table.update import (
 )
 
 from lakeward.errors import FencedError, LakeError
+from lakeward.model.lake_offsets import INLINE_BYTES, OFFSETS, OFFSETS_FILE, pack_offsets
 from lakeward_lake_iceberg.detail import unpack_detail
 from lakeward_lake_iceberg.manifests import ManifestSet, data_file, live_entries
 from lakeward_lake_iceberg.offsets import (
@@ -31,13 +32,9 @@ from lakeward_lake_iceberg.offsets import (
     COPIED_STEP,
     COPIED_TIMESTAMP,
     INCARNATION,
-    INLINE_BYTES,
-    OFFSETS,
-    OFFSETS_FILE,
     ROUND,
     STEP,
     TABLE_ID,
-    pack_offsets,
     source_properties,
 )
 from lakeward_lake_iceberg.storage import storage_errors

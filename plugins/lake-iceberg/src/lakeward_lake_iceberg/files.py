@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from lakeward.errors import UsageError
 from lakeward.model.identity import Incarnation
+from lakeward.model.lake_offsets import OFFSETS_FILE
 from lakeward_lake_iceberg.head import summary_of
-from lakeward_lake_iceberg.offsets import OFFSETS_FILE
 from lakeward_lake_iceberg.storage import Storage, local_path
 
 if TYPE_CHECKING:

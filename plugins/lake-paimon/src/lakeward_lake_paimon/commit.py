@@ -7,22 +7,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lakeward.errors import FencedError
+from lakeward.model.lake_offsets import INLINE_BYTES, OFFSETS, OFFSETS_FILE, pack_offsets
 from lakeward_lake_paimon.detail import CHANGELOG, unpack_detail
 from lakeward_lake_paimon.manifests import ADD, DELETE, FROM_APPEND, DataFile, Entry, merge
 from lakeward_lake_paimon.offsets import (
     FLUSS_OFFSETS,
     FLUSS_USER,
     INCARNATION,
-    INLINE_BYTES,
     NEXT_SEQUENCE,
-    OFFSETS,
-    OFFSETS_FILE,
     OWN_USER,
     ROUND,
     STEP,
     TABLE_ID,
     incarnation_of,
-    pack_offsets,
 )
 from lakeward_lake_paimon.snapshots import VERSION, Snapshot
 from lakeward_lake_paimon.stats import Stats

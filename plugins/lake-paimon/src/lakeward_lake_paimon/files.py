@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakeward.model.lake_offsets import OFFSETS_FILE
 from lakeward_lake_paimon.binary_row import decode_row
 from lakeward_lake_paimon.datafile import PARQUET
-from lakeward_lake_paimon.offsets import OFFSETS_FILE
 from lakeward_lake_paimon.partitions import partition_folder
 from lakeward_lake_paimon.snapshots import Snapshots
 from lakeward_lake_paimon.storage import is_leftover

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFileContent, ManifestEntryStatus
 
+from lakeward.model.lake_offsets import OFFSETS, OFFSETS_FILE, unpack_offsets
 from lakeward.model.tables import Change
 from lakeward_lake_iceberg.head import read_head
-from lakeward_lake_iceberg.offsets import OFFSETS, OFFSETS_FILE, TABLE_ID, unpack_offsets
+from lakeward_lake_iceberg.offsets import TABLE_ID
 from lakeward_lake_iceberg.storage import local_path
 from lakeward_testing.lake_tables import PATH
 
