@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from lakeward.errors import StorageError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import IO
@@ -100,6 +102,20 @@ def refusal(error: OSError, place: str | Path) -> str:
     if _ARROWS in said:  # `Error writing bytes to file. Detail: [errno 28] No space left on device`
         said = os.strerror(error.errno)
     return f"{said}: {left}" if error.errno in _FULL and (left := _left(str(place))) else said
+
+
+@contextmanager
+def storage_errors(path: str) -> Iterator[None]:
+    """Turn an error of the operating system into one that names the path.
+
+    Raises:
+        StorageError: the disk or the store refused.
+    """
+    try:
+        yield
+    except OSError as refused:
+        message = f"{path}: the storage refused: {refusal(refused, path)}"
+        raise StorageError(message) from refused
 
 
 def _left(place: str) -> str:

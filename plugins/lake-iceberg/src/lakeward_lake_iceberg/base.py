@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from lakeward.errors import SchemaMismatchError
+from lakeward.local_files import storage_errors
 from lakeward_lake_iceberg.bounds import range_of
 from lakeward_lake_iceberg.detail import unpack_detail
 from lakeward_lake_iceberg.parquet_fields import FIELD_ID, top_columns
-from lakeward_lake_iceberg.storage import storage_errors
 from lakeward_lake_iceberg.task import BaseFile
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from pyiceberg.table.update import (
 )
 
 from lakeward.errors import FencedError, LakeError
+from lakeward.local_files import storage_errors
 from lakeward.model.lake_offsets import INLINE_BYTES, OFFSETS, OFFSETS_FILE, pack_offsets
 from lakeward_lake_iceberg.detail import unpack_detail
 from lakeward_lake_iceberg.manifests import ManifestSet, data_file, live_entries
@@ -37,7 +38,6 @@ from lakeward_lake_iceberg.offsets import (
     TABLE_ID,
     source_properties,
 )
-from lakeward_lake_iceberg.storage import storage_errors
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

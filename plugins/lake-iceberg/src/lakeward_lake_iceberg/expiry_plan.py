@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from pyiceberg.table.snapshots import Snapshot
 
+from lakeward.local_files import storage_errors
 from lakeward_lake_iceberg import expire
 from lakeward_lake_iceberg.files import metadata_root
-from lakeward_lake_iceberg.storage import local_path, storage_errors
+from lakeward_lake_iceberg.storage import local_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

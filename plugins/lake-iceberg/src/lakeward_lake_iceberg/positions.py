@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from lakeward.local_files import storage_errors
 from lakeward.model.results import LakeFile
 from lakeward_lake_iceberg.detail import FileDetail, pack_detail
 from lakeward_lake_iceberg.parquet_fields import FIELD_ID
-from lakeward_lake_iceberg.storage import storage_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urlparse
 
 import pyarrow.fs as pafs
 
-from lakeward.errors import StorageError
-from lakeward.local_files import refusal
+from lakeward.local_files import storage_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     import pyarrow as pa
 
@@ -28,20 +26,6 @@ _S3_OPTIONS = {
     "client.region": "region",
 }
 """Options of an S3 file system: pyiceberg's names, and pyarrow's."""
-
-
-@contextmanager
-def storage_errors(path: str) -> Iterator[None]:
-    """Turn an error of the operating system into one that names the path.
-
-    Raises:
-        StorageError: the disk or the store refused.
-    """
-    try:
-        yield
-    except OSError as refused:
-        message = f"{path}: the storage refused: {refusal(refused, path)}"
-        raise StorageError(message) from refused
 
 
 class Storage:

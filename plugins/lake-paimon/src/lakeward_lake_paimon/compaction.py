@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from lakeward.local_files import storage_errors
 from lakeward_lake_paimon.binary_row import decode_row
 from lakeward_lake_paimon.column_stats import ColumnStats
 from lakeward_lake_paimon.datafile import ParquetFile, int96_unit, parquet_options
@@ -24,7 +25,6 @@ from lakeward_lake_paimon.key_rows import DELETE, KEY_PREFIX, SEQUENCE, UPDATE_B
 from lakeward_lake_paimon.manifests import ADD, FROM_COMPACTION, DataFile, Entry
 from lakeward_lake_paimon.merging import merge_runs
 from lakeward_lake_paimon.partitions import partition_folder
-from lakeward_lake_paimon.storage import storage_errors
 from lakeward_lake_paimon.table_schema import read_schema
 
 if TYPE_CHECKING:

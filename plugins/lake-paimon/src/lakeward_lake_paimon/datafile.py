@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lakeward_lake_paimon.storage import Storage, storage_errors
+from lakeward.local_files import storage_errors
+from lakeward_lake_paimon.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Self
 import pyarrow.fs as pafs
 
 from lakeward.errors import OutcomeUnknownError
-from lakeward.local_files import refusal, sync
-from lakeward_lake_paimon.storage import TEMPORARY, storage_errors
+from lakeward.local_files import refusal, storage_errors, sync
+from lakeward_lake_paimon.storage import TEMPORARY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

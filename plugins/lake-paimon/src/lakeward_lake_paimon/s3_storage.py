@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import pyarrow.fs as pafs
 
 from lakeward.errors import ConfigError, OutcomeUnknownError, StorageError
+from lakeward.local_files import storage_errors
 from lakeward_lake_paimon.conditional_put import CREATED, EXISTS, ConditionalPut, Keys
-from lakeward_lake_paimon.storage import storage_errors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, Self
 
-from lakeward.errors import StorageError
-from lakeward.local_files import refusal
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import pyarrow as pa
 
 TEMPORARY = ".lakeward-"
@@ -120,20 +114,6 @@ class Storage(Protocol):
     def open_output(self, path: str) -> pa.NativeFile:
         """Open a new file for writing; its folder is made."""
         ...
-
-
-@contextmanager
-def storage_errors(path: str) -> Iterator[None]:
-    """Turn an error of the operating system into one that names the path.
-
-    Raises:
-        StorageError: the disk or the store refused.
-    """
-    try:
-        yield
-    except OSError as refused:
-        message = f"{path}: the storage refused: {refusal(refused, path)}"
-        raise StorageError(message) from refused
 
 
 def is_leftover(name: str, tag: str) -> bool:
