@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, NoReturn
 
@@ -12,6 +13,8 @@ from lakeward_lake_paimon.partitions import check_partition_names
 from lakeward_lake_paimon.table_schema import SYSTEM_COLUMNS, user_field
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from lakeward.model.tables import TableSpec
     from lakeward_lake_paimon.kinds import Field
     from lakeward_lake_paimon.table_schema import TableSchema
@@ -97,6 +100,25 @@ def missing_fields(schema: TableSchema, spec: TableSpec) -> list[Field]:
             expected = f"column {field.name!r}, which is not nullable"
             refuse(spec, expected, "none (only nullable columns can be added)")
     return missing
+
+
+def check_lost(spec: TableSpec, missing: Iterable[Field], schema: TableSchema, earlier: Sequence[TableSchema]) -> None:
+    """Refuse missing columns that the lake table once had: added again, rows of before would have nulls in them.
+
+    Raises:
+        SchemaMismatchError: somebody has dropped or renamed one.
+    """
+    now = {field.id: field.name for field in schema.fields}
+    for column in missing:
+        ids = [field.id for one in earlier for field in one.fields if field.name == column.name]
+        if not ids:
+            continue
+        kind = f"add a nullable column {column.name!r} of type {replace(column.kind, nullable=True)} for the new rows"
+        expected = f"column {column.name!r}"
+        if (other := now.get(ids[-1])) is None:
+            refuse(spec, expected, f"field {ids[-1]} dropped by somebody else. A{kind[1:]}")
+        back = f"Rename {other!r} back to {column.name!r}, or {kind}; those of before then stay in {other!r}"
+        refuse(spec, expected, f"field {ids[-1]} renamed to {other!r} by somebody else. {back}")
 
 
 def _check_options(spec: TableSpec, schema: TableSchema) -> None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from lakeward.errors import CommitConflictError, FencedError, LakeError, TableGoneError
-from lakeward_lake_paimon.fitting import check_fits, check_kind, check_place, missing_fields
+from lakeward_lake_paimon.fitting import check_fits, check_kind, check_lost, check_place, missing_fields
 from lakeward_lake_paimon.table import Owner, Table, owner_path, read_owner
-from lakeward_lake_paimon.table_schema import SYSTEM_COLUMNS, new_schema
+from lakeward_lake_paimon.table_schema import SYSTEM_COLUMNS, new_schema, read_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,6 +127,8 @@ class Warehouse:
         check_fits(spec, table.schema)
         added = missing_fields(table.schema, spec)
         if added:
+            earlier = [read_schema(self.storage, table.location, number) for number in range(table.schema.id)]
+            check_lost(spec, added, table.schema, earlier)
             self._add(table, added)
             return False
         if table.owner is None:

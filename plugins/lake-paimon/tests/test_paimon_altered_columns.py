@@ -1,0 +1,142 @@
+"""Another program drops or renames a column of a lake table: no row loses a value without a word."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from lakeward.errors import SchemaMismatchError
+from lakeward.model.results import CommitOutcome
+from lakeward_testing.lake_tables import (
+    COLUMNS,
+    PATH,
+    TieringRound,
+    incarnation,
+    key_table,
+    log_split,
+    log_table,
+    source_batch,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakeward.model.tables import TablePath, TableSpec
+    from lakeward.ports import Lake
+    from lakeward_lake_paimon.options import PaimonOptions
+    from lakeward_lake_paimon.plugin import PaimonLakePlugin
+
+    ReadTable = Callable[[TablePath], pa.Table]
+    Alter = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
+
+RENAMED = (
+    r"^shop\.orders: the lake table does not fit: expected column 'name', found field 1 renamed to 'label' by somebody "
+    r"else\. Rename 'label' back to 'name', or add a nullable column 'name' of type STRING for the new rows; those of "
+    r"before then stay in 'label'$"
+)
+DROPPED = (
+    r"^shop\.orders: the lake table does not fit: expected column 'name', found field 1 dropped by somebody else\. "
+    r"Add a nullable column 'name' of type STRING for the new rows$"
+)
+
+
+def tier(plugin: PaimonLakePlugin, lake: Lake, number: int, table: TableSpec) -> None:
+    """Commit a round of one row, whose id is the round's number."""
+    tiering = TieringRound(plugin, lake, table, incarnation(), number)
+    row = dict.fromkeys(table.schema.names, f"n{number}") | {"id": number}
+    tiering.write(log_split(table), [source_batch(table.schema, [row], changes=[1])])
+    assert lake.commit(tiering.request()) is CommitOutcome.LANDED
+
+
+def alter(options: PaimonOptions, change: Alter) -> bytes:
+    """Write the next schema, as another engine does; return it."""
+    folder = Path(options.warehouse) / "shop.db" / "orders" / "schema"
+    newest = max(int(one.name.partition("-")[2]) for one in folder.iterdir())
+    said = json.loads((folder / f"schema-{newest}").read_bytes())
+    said |= {"id": newest + 1, "fields": change(said["fields"])}
+    said["highestFieldId"] = max(said["highestFieldId"], *(one["id"] for one in said["fields"]))
+    data = json.dumps(said).encode()
+    (folder / f"schema-{newest + 1}").write_bytes(data)
+    return data
+
+
+def renamed(old: str, new: str) -> Alter:
+    """Return what renames a column."""
+    return lambda fields: [one | {"name": new} if one["name"] == old else one for one in fields]
+
+
+def dropped(name: str) -> Alter:
+    """Return what drops a column."""
+    return lambda fields: [one for one in fields if one["name"] != name]
+
+
+def added(name: str) -> Alter:
+    """Return what adds a text column."""
+    return lambda fields: [*fields, {"id": 50, "name": name, "type": "STRING"}]
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["log", "key"])
+@pytest.mark.parametrize(
+    ("change", "said"), [(renamed("name", "label"), RENAMED), (dropped("name"), DROPPED)], ids=["renamed", "dropped"]
+)
+def test_a_column_that_was_lost_is_named_and_the_lake_table_stays_as_it_was(
+    plugin: PaimonLakePlugin, lake: Lake, options: PaimonOptions, change: Alter, said: str, *, keyed: bool
+) -> None:
+    table = (key_table if keyed else log_table)(buckets=1)
+    tier(plugin, lake, 1, table)
+    alter(options, change)
+    folder = Path(options.warehouse) / "shop.db" / "orders" / "schema"
+    before = {one.name for one in folder.iterdir()}
+    with pytest.raises(SchemaMismatchError, match=said):
+        lake.open_table(table, incarnation())
+    assert {one.name for one in folder.iterdir()} == before
+
+
+def test_a_column_that_is_renamed_back_is_written_again(
+    plugin: PaimonLakePlugin, lake: Lake, options: PaimonOptions, read_table: ReadTable
+) -> None:
+    table = log_table(buckets=1, system_columns=False)
+    tier(plugin, lake, 1, table)
+    alter(options, renamed("name", "label"))
+    alter(options, renamed("label", "name"))
+    tier(plugin, lake, 2, table)
+    assert read_table(PATH).to_pylist() == [{"id": 1, "name": "n1"}, {"id": 2, "name": "n2"}]
+
+
+def test_a_column_that_a_person_adds_under_the_lost_name_gets_the_new_rows(
+    plugin: PaimonLakePlugin, lake: Lake, options: PaimonOptions, read_table: ReadTable
+) -> None:
+    table = log_table(buckets=1, system_columns=False)
+    tier(plugin, lake, 1, table)
+    alter(options, renamed("name", "label"))
+    alter(options, added("name"))
+    tier(plugin, lake, 2, table)
+    rows = [{"id": 1, "label": "n1", "name": None}, {"id": 2, "label": None, "name": "n2"}]
+    assert read_table(PATH).to_pylist() == rows
+
+
+def test_a_column_that_is_new_in_the_source_is_still_added_beside_one_that_a_person_added(
+    plugin: PaimonLakePlugin, lake: Lake, options: PaimonOptions, read_table: ReadTable
+) -> None:
+    tier(plugin, lake, 1, log_table(buckets=1, system_columns=False))
+    alter(options, added("own"))
+    wider = log_table(COLUMNS.append(pa.field("late", pa.string())), buckets=1, system_columns=False)
+    tier(plugin, lake, 2, wider)
+    assert read_table(PATH).to_pylist() == [
+        {"id": 1, "name": "n1", "own": None, "late": None},
+        {"id": 2, "name": "n2", "own": None, "late": "n2"},
+    ]
+
+
+def test_a_column_that_is_renamed_while_its_rows_are_written_has_their_values_under_its_new_name(
+    plugin: PaimonLakePlugin, lake: Lake, options: PaimonOptions, read_table: ReadTable
+) -> None:
+    tiering = TieringRound(plugin, lake, log_table(buckets=1, system_columns=False), incarnation())
+    tiering.write(log_split(tiering.table), [source_batch(COLUMNS, [{"id": 1, "name": "n1"}])])
+    alter(options, renamed("name", "label"))
+    assert lake.commit(tiering.request()) is CommitOutcome.LANDED
+    assert read_table(PATH).to_pylist() == [{"id": 1, "label": "n1"}]
