@@ -224,6 +224,29 @@ def test_times_of_years_that_nanoseconds_cannot_hold_survive(
     assert rows_of(world) == expected
 
 
+def test_such_years_survive_beside_a_column_of_nanoseconds_of_which_no_digit_is_lost(
+    plugin: PaimonLakePlugin, options: PaimonOptions
+) -> None:
+    kinds = {"t6": pa.timestamp("us"), "t9": pa.timestamp("ns")}
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), *(pa.field(*one) for one in kinds.items())])
+    table, world = key_table(schema, buckets=1, system_columns=False), World(plugin, options)
+    far = datetime(9999, 12, 31, 23, 59, 59, 678000)  # noqa: DTZ001 - without a zone
+    for number in range(1, 7):
+        tiering = TieringRound(plugin, world.lake, table, incarnation(), number)
+        rows = [{"id": number, "t6": far, "t9": number}]
+        tiering.write(log_split(table), [source_batch(schema, rows, changes=[Change.INSERT])])
+        assert world.lake.commit(tiering.request()) is CommitOutcome.LANDED
+    for _ in range(2):
+        snapshot = head_of(world.lake).snapshot_id
+        assert snapshot is not None
+        assert isinstance(world.lake, ReadableLake)
+        found = pa.Table.from_batches(world.lake.read_rows(PATH, snapshot)).sort_by("id")
+        assert found["t6"].to_pylist() == [far] * 6
+        assert found["t9"].cast(pa.int64()).to_pylist() == [1, 2, 3, 4, 5, 6]
+        world.lake.expire(PATH, frozenset())
+        assert [one.file.level for one in world.live()] == [5]
+
+
 def columns_of(path: str) -> list[pq.ColumnSchema]:
     """Return the columns of a Parquet file."""
     schema = pq.read_metadata(path).schema

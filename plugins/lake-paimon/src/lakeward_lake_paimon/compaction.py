@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from lakeward.local_files import storage_errors
 from lakeward_lake_paimon.binary_row import decode_row
 from lakeward_lake_paimon.column_stats import ColumnStats
-from lakeward_lake_paimon.datafile import ParquetFile, int96_unit, parquet_options
+from lakeward_lake_paimon.datafile import ParquetFile, parquet_options
 from lakeward_lake_paimon.files import paths_of
 from lakeward_lake_paimon.key_rows import DELETE, KEY_PREFIX, SEQUENCE, UPDATE_BEFORE, VALUE_KIND, KeyEnds, KeyLayout
 from lakeward_lake_paimon.manifests import ADD, FROM_COMPACTION, DataFile, Entry
 from lakeward_lake_paimon.merging import merge_runs
+from lakeward_lake_paimon.parquet_batches import read_batches
 from lakeward_lake_paimon.partitions import partition_folder
 from lakeward_lake_paimon.table_schema import read_schema
 
@@ -145,13 +145,15 @@ def _grouped(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
 def _ordered_tables(table: Table, layout: KeyLayout, run: Sequence[Entry]) -> Iterator[pa.Table]:
     """Yield the rows of one run in the order of their keys."""
     kinds = [field.kind for field in layout.keys]
-    unit = int96_unit(field.kind for field in table.schema.fields)
+    fine_ids = {field.id for field in table.schema.fields if field.kind.has_nanoseconds}
     for entry in sorted(run, key=lambda one: decode_row(one.file.min_key, kinds)):
         path = next(paths_of(table, entry))
         then = {field.id: field.name for field in _schema_of(table, entry).fields}
         ids = {field.name: field.id for field in table.schema.fields}
+        names = [name for number, name in then.items() if number in fine_ids]
+        fine = {*names, *(f"{KEY_PREFIX}{name}" for name in names)}
         with storage_errors(path), table.storage.open(path) as source:
-            for batch in pq.ParquetFile(source, coerce_int96_timestamp_unit=unit).iter_batches(_BATCH_ROWS):
+            for batch in read_batches(source, fine, _BATCH_ROWS):
                 columns = []
                 for field in layout.schema:
                     # A column is known by its id, whatever it was called when the file was written.

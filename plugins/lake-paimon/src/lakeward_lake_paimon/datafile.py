@@ -16,9 +16,6 @@ from lakeward.local_files import storage_errors
 from lakeward_lake_paimon.storage import Storage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from lakeward_lake_paimon.kinds import Kind
     from lakeward_lake_paimon.table_schema import TableSchema
     from lakeward_lake_paimon.task import WriterTask
 
@@ -71,14 +68,6 @@ def parquet_options(schema: TableSchema, compression: str, compression_level: in
         "use_deprecated_int96_timestamps": any(field.kind.has_nanoseconds for field in schema.fields),
         "store_schema": False,
     }
-
-
-def int96_unit(kinds: Iterable[Kind]) -> str:
-    """Return the unit in which pyarrow reads INT96 as columns of some types.
-
-    All timestamps were once written so. In nanoseconds those of years before 1678 and after 2261 would be others.
-    """
-    return "ns" if any(kind.has_nanoseconds for kind in kinds) else "us"
 
 
 class ParquetFile:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from lakeward.errors import LakeError, StorageError
 from lakeward_lake_paimon.avro_file import AvroError, read_avro
 from lakeward_lake_paimon.kinds import arrow_type, parse_kind
 from lakeward_lake_paimon.merging import merge_runs
+from lakeward_lake_paimon.parquet_batches import read_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -70,8 +70,7 @@ class _Reader:
         self._now = self._schema(newest)
         kinds = {one["name"]: parse_kind(one["type"]) for one in self._now["fields"]}
         self.schema = pa.schema([(name, arrow_type(kind)) for name, kind in kinds.items()])
-        # INT96 in nanoseconds has no years after 2261.
-        self._int96 = "ns" if any(kind.has_nanoseconds for kind in kinds.values()) else "us"
+        self._fine_ids = {one["id"] for one in self._now["fields"] if kinds[one["name"]].has_nanoseconds}
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows, at most `_BATCH_ROWS` in a batch for each run of a bucket."""
@@ -145,17 +144,27 @@ class _Reader:
             yield from self._tables(file, system)
 
     def _first(self, file: _File, keys: list[str]) -> pa.Table:
+        then = self._then(file)
         with self._storage.open(file.path) as source:
-            return pq.ParquetFile(source, coerce_int96_timestamp_unit=self._int96).read_row_group(0, keys).slice(0, 1)
+            return pa.Table.from_batches([next(read_batches(source, self._fine(then), 1))]).select(keys)
 
     def _tables(self, file: _File, system: Iterable[str]) -> Iterator[pa.Table]:
         """Yield a file's rows in the table's columns of now: a column is known by its id, whatever it was called."""
-        then = {one["id"]: one["name"] for one in self._schema(file.schema_id)["fields"]}
+        then = self._then(file)
         with self._storage.open(file.path) as source:
-            yield from self._batches(pq.ParquetFile(source, coerce_int96_timestamp_unit=self._int96), then, system)
+            yield from self._batches(source, then, system)
 
-    def _batches(self, source: pq.ParquetFile, then: Mapping[int, str], system: Iterable[str]) -> Iterator[pa.Table]:
-        for batch in source.iter_batches(_BATCH_ROWS):
+    def _then(self, file: _File) -> dict[int, str]:
+        """Return the names that the columns had when a file was written, by their ids."""
+        return {one["id"]: one["name"] for one in self._schema(file.schema_id)["fields"]}
+
+    def _fine(self, then: Mapping[int, str]) -> set[str]:
+        """Return the names of a file's columns that have nanoseconds."""
+        names = [name for number, name in then.items() if number in self._fine_ids]
+        return {*names, *(f"_KEY_{name}" for name in names)}
+
+    def _batches(self, source: pa.NativeFile, then: Mapping[int, str], system: Iterable[str]) -> Iterator[pa.Table]:
+        for batch in read_batches(source, self._fine(then), _BATCH_ROWS):
             columns = {name: batch.column(name) for name in system}
             for field, one in zip(self.schema, self._now["fields"], strict=True):
                 name = then.get(one["id"])
