@@ -79,8 +79,8 @@ class Ended:
 
     def fail(self, *, may_write: bool) -> None:
         """Clean up after the round, which has failed."""
-        self.cleaner.end(ROUND)
-        self.cleaner.watch(ROUND, PATH, may_write=may_write)
+        self.cleaner.end(ROUND, may_write=may_write)
+        self.cleaner.watch(ROUND, PATH)
         self.cleaner.end_round(ROUND)
 
     @property
@@ -114,8 +114,8 @@ def test_a_file_that_a_task_writes_after_its_round_has_failed_is_deleted_after_t
 
 
 def test_a_file_that_a_task_writes_after_its_round_has_committed_is_deleted_after_the_fence_time(ended: Ended) -> None:
-    ended.cleaner.end(ROUND)
-    ended.cleaner.watch(ROUND, PATH, may_write=True)
+    ended.cleaner.end(ROUND, may_write=True)
+    ended.cleaner.watch(ROUND, PATH)
     ended.cleaner.sweep_prefix(ended.journal, may_have_orphans=True)
     ended.write()
     ended.clock.advance(FENCE_S)
@@ -127,6 +127,16 @@ def test_a_round_that_follows_at_once_leaves_the_journal_until_the_fence_time_is
     ended.fail(may_write=True)
     ended.cleaner.before_round(PATH, None)
     ended.cleaner.after_commit(PATH, RoundId(FIRST, 7, 3, 2))
+    ended.write()
+    ended.clock.advance(FENCE_S)
+    ended.cleaner.before_round(PATH, None)
+    assert ended.is_clean
+
+
+def test_a_fenced_round_whose_table_comes_back_keeps_its_journal_until_the_fence_time_is_over(ended: Ended) -> None:
+    """The source has assigned it anew, to this service: the next round deletes what a task writes meanwhile."""
+    ended.cleaner.end(ROUND, may_write=True)
+    ended.cleaner.before_round(PATH, None)
     ended.write()
     ended.clock.advance(FENCE_S)
     ended.cleaner.before_round(PATH, None)

@@ -163,7 +163,7 @@ def test_files_of_a_round_of_ours_whose_tasks_run_are_not_swept(disk: Disk) -> N
     cleaner.begin(round_id)
     cleaner.before_round(PATH, None)
     assert file.exists()
-    cleaner.end(round_id)
+    cleaner.end(round_id, may_write=False)
     cleaner.before_round(PATH, None)
     assert not file.exists()
 

@@ -105,17 +105,18 @@ class Cleaner:
         """Keep a round's files from now on: its tasks run."""
         self._live.add(round_id)
 
-    def end(self, round_id: RoundId) -> None:
-        """Note that no job of a round runs any more."""
-        self._live.discard(round_id)
+    def end(self, round_id: RoundId, *, may_write: bool) -> None:
+        """Note that no job of a round runs any more.
 
-    def watch(self, round_id: RoundId, path: TablePath, *, may_write: bool) -> None:
-        """Have what is left of an ended round after the fence time deleted then.
-
-        `may_write`: a task may write until then, for it has not said that it writes nothing more.
+        `may_write`: a task may write for the fence time, for it has not said that it writes nothing more. The journal
+        stays for as long, whoever sweeps it: also that of a fenced round, whose table may come back to this service.
         """
         if may_write:
             self._may_write.add(round_id)
+        self._live.discard(round_id)
+
+    def watch(self, round_id: RoundId, path: TablePath) -> None:
+        """Have what is left of an ended round after the fence time deleted then."""
         self._sweep_at(round_id, path, self._clock.wall_ms() + self._fence_ms)
 
     def before_round(self, path: TablePath, newest: int | None) -> None:
@@ -240,8 +241,8 @@ class Cleaner:
 
     def end_upkeep(self, upkeep_id: RoundId, path: TablePath) -> None:
         """Note that no job of this id runs any more; what a task of it may still write is deleted later."""
-        self.end(upkeep_id)
-        self.watch(upkeep_id, path, may_write=True)
+        self.end(upkeep_id, may_write=True)
+        self.watch(upkeep_id, path)
 
     def discard_upkeep(self, upkeep_id: RoundId) -> None:
         """Delete the files of a job of upkeep that has ended, unless its commit may still land."""

@@ -121,7 +121,7 @@ class UpkeepCommitter:
         if tried_again:
             self._cleaner.end_upkeep(journal.round_id, journal.path)
         else:
-            self._cleaner.end(journal.round_id)
+            self._cleaner.end(journal.round_id, may_write=False)
         try:
             self._cleaner.sweep_prefix(journal, may_have_orphans=True)
         except LakewardError as error:  # the commit has landed; the rest is deleted later

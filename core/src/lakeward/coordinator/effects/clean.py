@@ -41,9 +41,9 @@ class Cleaning:
         return Handlers({CleanUp: clean_up, Discard: discard})
 
     def _begin(self, _: Round, effect: CleanUp) -> Callable[[], None]:
-        self._cleaner.end(effect.round_id)
+        self._cleaner.end(effect.round_id, may_write=effect.may_write)
         if effect.outcome != "fenced" and effect.journaled:
-            self._cleaner.watch(effect.round_id, effect.path, may_write=effect.may_write)
+            self._cleaner.watch(effect.round_id, effect.path)
         return partial(self.clean_up, effect)
 
     def clean_up(self, effect: CleanUp) -> None:
