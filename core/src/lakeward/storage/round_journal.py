@@ -31,7 +31,7 @@ class RoundJournal(msgspec.Struct, frozen=True, omit_defaults=True):
     the table, ms since 1970.
 
     Of a job of upkeep, `base_snapshot` is the head that its newest commit was built on, None if none was sent that may
-    still land, and `writes_until_ms` is when its tasks have ended for certain, ms since 1970.
+    still land, and `writes_for_ms` is for how long a task may write whose job has ended, or whose driver is gone.
     """
 
     incarnation: str
@@ -45,7 +45,7 @@ class RoundJournal(msgspec.Struct, frozen=True, omit_defaults=True):
     commits: tuple[tuple[str, int], ...]
     swept_ms: int | None
     missing_ms: int | None = None
-    writes_until_ms: int | None = None
+    writes_for_ms: int | None = None
 
     @classmethod
     def begun(

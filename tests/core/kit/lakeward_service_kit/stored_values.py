@@ -136,7 +136,7 @@ UPKEEP_JOURNAL = structs.replace(
     RoundJournal.begun(RoundId(START, 7, UPKEEP, 1), PATH, 2**62, None, "w/data/upkeep"),
     commits=(("02ff", 2**61),),
     swept_ms=MS,
-    writes_until_ms=MS + 2,
+    writes_for_ms=600_000,
 )
 RUNNING = RoundReport(
     round_name=f"{START}/7-3-1",

@@ -10,7 +10,7 @@ a commit is by its compare-and-swap. Hence these rules:
   killed, or its tasks were, for Spark says that a job has ended while some of its Python workers still run a moment.
 * The journals of a later start are ignored: its rounds are still writing.
 * The files of a job of upkeep are deleted by the same rules, but for two. Its commit can land no more once the head is
-  another one than it was built on. And its tasks, which hold no connection, may write until the time in its journal.
+  another one than it was built on. And its tasks, which hold no connection, may write for the time in its journal.
 
 If the lake reports that the table does not exist, that may be an outage, or a proxy's wrong answer. The journal stays,
 and its files are deleted when the table is back. If the source has dropped the table as well, no commit can reference
@@ -339,7 +339,7 @@ class Cleaner:
     def _ends_ms(self, journal: RoundJournal) -> int:
         """Return when no task of a round or job writes any more, whose files were deleted once."""
         swept_ms = self._clock.wall_ms() if journal.swept_ms is None else journal.swept_ms
-        return max(swept_ms + self._fence_ms, journal.writes_until_ms or 0)
+        return swept_ms + max(self._fence_ms, journal.writes_for_ms or 0)
 
     def _sweep_missing(self, journal: RoundJournal, is_gone: Callable[[TablePath, int], bool]) -> None:
         """Keep the journal of a table that is missing from the lake, until it is certain that the table is dropped."""

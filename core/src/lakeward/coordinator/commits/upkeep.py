@@ -68,11 +68,12 @@ class UpkeepCommitter:
         plan = self._upkeep.plan_upkeep(path, upkeep_id, most)
         if plan is None or not plan.tasks:
             return None
-        # A try of a task stops by itself after its limit, and the driver launches none after that of the job.
-        until_ms = self._clock.wall_ms() + int(2000 * self._limit_s)
+        # A try of a task stops by itself after its limit, however long its driver has been gone. No time of a clock is
+        # kept: one that is set back would keep the journal.
+        for_ms = int(1000 * self._limit_s)
         prefix = self._lake.file_prefix(path, upkeep_id)
         journal = RoundJournal.begun(upkeep_id, path, None, None, prefix)
-        self._journals.write(structs.replace(journal, writes_until_ms=until_ms))
+        self._journals.write(structs.replace(journal, writes_for_ms=for_ms))
         return plan
 
     def commit(self, plan: UpkeepPlan, results: Sequence[UpkeepResult]) -> bool:
