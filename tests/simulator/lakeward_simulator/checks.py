@@ -439,13 +439,21 @@ class Checks:
         return True
 
     def refused(self) -> list[SimTable]:
-        """Return the tables that the lake cannot take, for it divides them by another count of buckets."""
+        """Return the tables that the lake cannot take, for it divides them by another count of buckets.
+
+        Those as well that it could not take when a service set them aside, and could take now.
+        """
         if not self._world.rescaling.changed:
             return []
         tables, lakes = self._world.source.tables_by_path, self._world.lake.tables
         found = ((table, lakes.get(path)) for path, table in tables.items())
         of_table = ((table, lake if lake and lake.table_id == table.spec.table_id else None) for table, lake in found)
-        return [table for table, lake in of_table if not fits(table, lake)]
+        misfits = self._world.rescaling.misfits
+        return [
+            table
+            for table, lake in of_table
+            if not fits(table, lake) or (table.spec.table_id in misfits and self._fails_alone(table))
+        ]
 
     def _fails_alone(self, table: SimTable) -> bool:
         """Say whether a service has set a table aside for a person to look at, and works on."""

@@ -38,6 +38,8 @@ class Rescaling:
     """Of the tables that have another one than most."""
     changed: bool = False
     """Whether a count was ever changed."""
+    misfits: set[int] = field(default_factory=set)
+    """Ids of tables that the lake did not take at some time; one that was set aside then waits until it is resumed."""
     resumed: Counter[str] = field(default_factory=Counter)
     """How often a person has resumed a table, by its name."""
 

@@ -335,7 +335,7 @@ class World:
     def mend(self, table: SimTable) -> None:
         """Do what a person does with a table that the lake refuses: set its count back, or drop it."""
         path, lake = table.spec.path, self.lake.tables.get(table.spec.path)
-        if lake is not None and rescaling.set_back(table, lake.buckets):
+        if lake is not None and (rescaling.fits(table, lake) or rescaling.set_back(table, lake.buckets)):
             self.story.note("world", f"{path} has {lake.buckets} buckets again, and is resumed")
             self.rescaling.resumed[str(path)] += 1
         else:
@@ -343,7 +343,9 @@ class World:
             self.source.drop(path)
 
     def _grown(self, path: TablePath) -> None:
-        table = self.source.tables_by_path[path]
+        table, lake = self.source.tables_by_path[path], self.lake.tables.get(path)
+        if not rescaling.fits(table, lake if lake and lake.table_id == table.spec.table_id else None):
+            self.rescaling.misfits.add(table.spec.table_id)
         self.story.note("world", f"{path} has {table.spec.buckets} buckets, {len(table.logs)} in all partitions")
         for bucket in table.logs:
             if not table.logs[bucket]:
