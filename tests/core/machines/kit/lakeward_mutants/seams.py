@@ -377,8 +377,8 @@ def sweeps_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def believes_that_each_task_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """What tasks write of a job that Spark says has ended stays."""
-    watch = Cleaner.watch
-    monkeypatch.setattr(Cleaner, "watch", lambda *of, **_: watch(*of, may_write=False))
+    end = Cleaner.end
+    monkeypatch.setattr(Cleaner, "end", lambda *of, **_: end(*of, may_write=False))
 
 
 def goes_on_from_any_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
