@@ -24,26 +24,24 @@ _LOOK_S = 0.1
 
 @contextmanager
 def limited_connecting(
-    settings: SparkSettings, launcher: OwnedFolder, abandoned: threading.Event
-) -> Iterator[threading.Event]:
+    settings: SparkSettings, launcher: OwnedFolder, late: threading.Event, abandoned: threading.Event
+) -> Iterator[None]:
     """End Spark's Java process where the start is abandoned or the master does not answer in time.
 
     The call that waits for Spark then fails. The time runs from the start of the Java process; a master in this process
-    is not limited. `launcher` is the JAVA_HOME that Spark is started with; `abandoned` is set by whoever no longer
-    wants this Spark.
-
-    Yields:
-        An event that is set where the time was over.
+    is not limited. `launcher` is the JAVA_HOME that Spark is started with: nothing is written there after the end.
+    `late` is set here where the time was over; `abandoned` is set by whoever no longer wants this Spark.
     """
-    connected, late = threading.Event(), threading.Event()
+    connected = threading.Event()
     limit_s = None if settings.on_this_machine else settings.connect_timeout_s
     watch = threading.Thread(target=_watch, args=(limit_s, launcher, abandoned, connected, late), daemon=True)
     watch.name = "spark-connecting"
     watch.start()
     try:
-        yield late
+        yield
     finally:
         connected.set()
+        watch.join()  # it writes into the folder of `launcher`, which may be deleted from now on
 
 
 def _watch(
@@ -53,10 +51,11 @@ def _watch(
     connected: threading.Event,
     late: threading.Event,
 ) -> None:
-    looks = 0
+    looks, refused = 0, False
     while not connected.wait(_LOOK_S):
-        if abandoned.is_set():
+        if abandoned.is_set() and not refused:
             refuse_start(launcher)
+            refused = True
         if SparkContext._gateway is None:  # noqa: SLF001 - pyspark keeps it nowhere else
             continue
         looks += 1

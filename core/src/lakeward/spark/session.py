@@ -160,19 +160,20 @@ def start_session(
     builder = SparkSession.builder.master(retrying_master(settings.master, rounds)).appName(f"lakeward {service}")
     for key, value in options.items():
         builder = builder.config(key, value)
-    with limited_connecting(settings, launcher, abandoned or threading.Event()) as late:
-        try:
+    late = threading.Event()
+    try:
+        with limited_connecting(settings, launcher, late, abandoned or threading.Event()):
             session = builder.getOrCreate()
-        except Exception as error:
-            launcher.cleanup()
-            expected = f"a Spark that starts with master {settings.master!r} on Java {java}"
-            if late.is_set():
-                expected = f"a master at {settings.master!r} that answers within {settings.connect_timeout_s:g} s"
-            message = f"spark.master: expected {expected}, found {'none' if late.is_set() else reason_of(error)}"
-            raise SparkError(message) from error
-        finally:
-            # Other programs that this process starts (for example a Hadoop file system) need the complete Java.
-            os.environ["JAVA_HOME"] = str(java.path)
+    except Exception as error:
+        launcher.cleanup()
+        expected = f"a Spark that starts with master {settings.master!r} on Java {java}"
+        if late.is_set():
+            expected = f"a master at {settings.master!r} that answers within {settings.connect_timeout_s:g} s"
+        message = f"spark.master: expected {expected}, found {'none' if late.is_set() else reason_of(error)}"
+        raise SparkError(message) from error
+    finally:
+        # Other programs that this process starts (for example a Hadoop file system) need the complete Java.
+        os.environ["JAVA_HOME"] = str(java.path)
     context = session.sparkContext
     quiet_accumulators(context)
     return SparkHandle(
