@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,8 +22,6 @@ pytestmark = pytest.mark.spark_cluster
 WAITING = "waiting for Spark: 0 of 8 slots"
 SLOTS = 9
 """One of them is kept free for another round."""
-SECONDS = 90
-"""For a worker to start, join, and start an executor, on a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +50,8 @@ def test_a_round_waits_for_a_cluster_without_workers_and_says_so_until_a_late_on
     assert 'lakeward_slots{table="shop.events"} 0.0' in metrics(world.root)
     assert 'lakeward_slots_asked{table="shop.events"} 8.0' in metrics(world.root)
     assert world.warehouse.rows(log) == []
-    late_at = time.monotonic()
     world.cluster.add_workers(HOST, cores=2)
     world.until_same(log)
-    assert time.monotonic() - late_at < SECONDS
     world.until_clean(log)
     lines = [line for line in service.words().splitlines() if WAITING in line]
     assert ["[lakeward.job]" in line for line in lines] == [False, True], "on the terminal at once, in the log once"
@@ -73,10 +68,8 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_round_and_comes_back_costs_n
     log.load(3000)
     world.wait_for("writing.clicks")
     world.cluster.remove(world.cluster.workers)
-    killed_at = time.monotonic()
     world.cluster.add_workers(HOST, cores=2)
     world.until_same(log, keyed)
-    assert time.monotonic() - killed_at < SECONDS
     world.until_clean(log, keyed)
     assert service.alive
     assert "subtask silent" not in service.words()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,12 +16,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark_cluster
 
 LOST = "subtasks lost"
-SECONDS = 45
-"""Enough for another executor on a busy machine, and less than the time after which a silent subtask is given up."""
 
 
 @pytest.mark.parametrize("failures", ["4", "1"])
-def test_an_executor_that_is_killed_in_the_middle_of_a_round_costs_seconds(
+def test_an_executor_that_is_killed_in_the_middle_of_a_round_is_replaced_before_a_subtask_counts_as_hung(
     failures: str, shared_world: ClusterWorld
 ) -> None:
     """Spark tries its tasks again; where it allows no failure, the job is launched again."""
@@ -36,9 +33,7 @@ def test_an_executor_that_is_killed_in_the_middle_of_a_round_costs_seconds(
     world.arm(f"writing.{log.path.table}", "kill-executor")
     log.load(3000)
     world.wait_for(f"writing.{log.path.table}")
-    killed_at = time.monotonic()
     world.until_same(log)
-    assert time.monotonic() - killed_at < SECONDS
     world.until_clean(log, keyed)
     assert "subtask silent" not in service.words()
     assert service.words().count(LOST) <= 1

@@ -13,7 +13,7 @@ import pytest
 from lakeward.errors import LakewardError, StorageError, TableError, TableGoneError
 from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.tables import TableBucket, TablePath
-from lakeward_testing.waiting import wait_until
+from lakeward_testing.waiting import LIMIT_S, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,6 +55,8 @@ def reading(
 
     opened: list[FlussReader] = []
     monkeypatch.setattr("lakeward.model.batches.ROWS_LEAST", 1)
+    # A cluster on a busy machine takes its time to choose another leader.
+    monkeypatch.setattr("lakeward_source_fluss.source.bucket_log.PATIENCE_S", LIMIT_S)
 
     def start(table: TableSpec, spool: str = "") -> FlussReader:
         options = FlussOptions(bootstrap=lake_cluster.cluster.bootstrap, fetch_bytes=PIECE, spool=spool)

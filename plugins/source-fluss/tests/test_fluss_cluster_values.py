@@ -13,6 +13,7 @@ import pytest
 from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.tables import TablePath
 from lakeward_source_fluss_kit.snapshots import with_snapshot
+from lakeward_testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +28,6 @@ pytestmark = [pytest.mark.fluss, pytest.mark.slow]
 PATH = TablePath("vals", "t")
 LAST = datetime(9999, 12, 31, 23, 59, 59, 999999)  # noqa: DTZ001 - a timestamp without time zone
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - as above
-PATIENCE_S = 30.0
 TABLE = {
     "version": 1,
     "schema": {
@@ -103,7 +103,7 @@ def table(lake_cluster: LakeCluster, source: FlussSource) -> TableSpec:
 
         row = indexed(1, b"a", LAST)
         for _ in range(2):
-            retry(lambda: put([(b"\1", row)]), MOVING, PATIENCE_S, lambda: client.forget_leaders(path))
+            retry(lambda: put([(b"\1", row)]), MOVING, LIMIT_S, lambda: client.forget_leaders(path))
     return spec
 
 
