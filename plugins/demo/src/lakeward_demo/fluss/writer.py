@@ -11,7 +11,8 @@ import pickle
 import select
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,6 +24,8 @@ PATIENCE_S = 120.0
 """Seconds for one call: pyfluss waits for ever for a leader that has moved while it looked."""
 LEADER_S = 15.0
 """Seconds for the buckets of a new table to have leaders; most have them after one."""
+PARTITION_S = 90.0
+"""Seconds for those of a new partition: whatever a busy machine takes, and less than `PATIENCE_S`."""
 _AGAIN_S = 0.2
 _LENGTH = 8
 """Bytes of the length before each message."""
@@ -103,8 +106,14 @@ class FlussWriter:
         self._call("upsert", name, rows)
 
     def partition(self, name: str, values: Mapping[str, str]) -> None:
-        """Create a partition; one that is there is no error."""
-        self._call("partition", name, dict(values))
+        """Create a partition, and wait for its leaders; one that is there is no error.
+
+        Raises:
+            RuntimeError: the partition cannot be made, or its buckets get no leaders.
+        """
+        if not self._call("partition", name, dict(values), PARTITION_S):
+            message = f"pyfluss: {name} has a partition {dict(values)}, but no leader of it after {PARTITION_S:g} s"
+            raise RuntimeError(message)
 
     def drop_partition(self, name: str, values: Mapping[str, str]) -> None:
         """Drop a partition."""
@@ -191,12 +200,15 @@ class _Child:
 
     async def leads(self, name: str, buckets: int, seconds: float) -> bool:
         """Say whether all buckets of a table have leaders that answer, at once or soon."""
+        return await self._answers(partial(self._admin.list_offsets, self._path(name), list(range(buckets))), seconds)
+
+    async def _answers(self, offsets: Callable[[Any], Awaitable[object]], seconds: float) -> bool:
         newest = self._fluss.OffsetSpec.latest()
         try:
             async with asyncio.timeout(seconds):
                 while True:
                     try:
-                        await self._admin.list_offsets(self._path(name), list(range(buckets)), newest)
+                        await offsets(newest)
                     except self._fluss.FlussError:
                         await asyncio.sleep(_AGAIN_S)
                     else:
@@ -232,8 +244,12 @@ class _Child:
                 await writer.flush()
         await writer.flush()
 
-    async def partition(self, name: str, values: dict[str, str]) -> None:
+    async def partition(self, name: str, values: dict[str, str], seconds: float) -> bool:
         await self._admin.create_partition(self._path(name), values, ignore_if_exists=True)
+        table = await self._admin.get_table_info(self._path(name))
+        partition = "$".join(values[key] for key in table.get_partition_keys())
+        arguments = (self._path(name), partition, list(range(table.num_buckets)))
+        return await self._answers(partial(self._admin.list_partition_offsets, *arguments), seconds)
 
     async def drop_partition(self, name: str, values: dict[str, str]) -> None:
         await self._admin.drop_partition(self._path(name), values)
