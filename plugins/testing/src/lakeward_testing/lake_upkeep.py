@@ -251,7 +251,7 @@ class LakeUpkeepConformance(Conformance):
     @upsert
     def test_expiry_after_upkeep_keeps_every_row(self, table: UpkeptTable, read_table: ReadTable) -> None:
         plan = table.due()
-        table.tier(dict.fromkeys(sorted(table.rows)[:2]))
+        table.tier(dict.fromkeys(sorted(key for key in table.rows if key % 2 == 0)[:2]))
         table.commit(plan, table.work(plan))
         for _ in range(MOST_ROUNDS):
             table.tier({0: f"round {table.rounds}"})
