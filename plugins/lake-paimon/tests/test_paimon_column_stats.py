@@ -25,6 +25,7 @@ from lakeward_lake_paimon.stats import Stats
 from lakeward_lake_paimon.table import Table
 from lakeward_lake_paimon.table_schema import TableSchema
 from lakeward_paimon_kit.made import TYPES, create_as_fluss
+from lakeward_paimon_kit.upkeep import compact
 from lakeward_testing.lake_tables import (
     COLUMNS,
     PATH,
@@ -270,7 +271,7 @@ def test_each_level_and_the_changelog_have_their_own_mode(
     assert known.latest is not None
     (change,) = known.manifests.entries(known.manifests.read_list(known.latest.changelog_manifest_list))
     assert (change.file.value_stats_columns, change.file.value_stats.nulls) == (None, (0, 0))
-    lake.expire(PATH, frozenset())
+    compact(plugin, lake)
     (file,) = (entry.file for entry in entries_of(options))
     kinds = [Kind("BIGINT"), TEXT]
     assert (file.level, file.value_stats_columns) == (5, None)

@@ -13,15 +13,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from lakeward.errors import OutcomeUnknownError
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import Change
+from lakeward.model.upkeep import UpkeepOutcome
 from lakeward.ports import ReadableLake
-from lakeward_lake_paimon import compaction
-from lakeward_lake_paimon.compaction import due_tasks
-from lakeward_lake_paimon.local_storage import LocalStorage
+from lakeward_lake_paimon import merge_files
+from lakeward_lake_paimon.commit import next_sequence
+from lakeward_lake_paimon.compaction import due_merges
+from lakeward_lake_paimon.local_storage import LocalStorage, PinnedFolder
 from lakeward_lake_paimon.table import Table
 from lakeward_paimon_kit.kills import Kill, KilledError
 from lakeward_paimon_kit.made import TYPES, create_as_fluss
+from lakeward_paimon_kit.upkeep import Job, compact
 from lakeward_testing.clock import FakeClock
 from lakeward_testing.interruptions import Changelog
 from lakeward_testing.lake_tables import (
@@ -70,6 +74,10 @@ class World:
             assert self.lake.commit(tiering.request()) is CommitOutcome.LANDED
             self.rows = log.table
 
+    def compact(self) -> None:
+        """Merge what is due."""
+        compact(self.plugin, self.lake)
+
     def again(self) -> Lake:
         """Start again: a lake of a process of its own, which takes the stamp over."""
         self.lake = self.plugin.open(self.options, FakeClock())
@@ -108,7 +116,7 @@ def world(plugin: PaimonLakePlugin, options: PaimonOptions) -> World:
 def test_runs_are_merged_into_the_top_level_and_deletes_go(world: World, read_table: ReadTable) -> None:
     world.tier(6)
     before = head_of(world.lake).commit
-    world.lake.expire(PATH, frozenset())
+    world.compact()
     assert [(one.file.level, one.file.deleted_rows, one.file.rows) for one in world.live()] == [(5, 0, len(world.rows))]
     assert head_of(world.lake).commit == before
     world.check(read_table)
@@ -124,8 +132,8 @@ def test_rows_are_those_of_the_source_whenever_it_is_compacted(
     for _ in range(12):
         world.tier(source.randrange(1, 4), changes=source.choice([3, 40, 400]))
         if source.random() < 0.6:
-            world.lake.expire(PATH, frozenset())
-            assert len(due_tasks(world.table())) == 0
+            world.compact()
+            assert len(due_merges(world.table())) == 0
     world.check(read_table)
 
 
@@ -136,7 +144,7 @@ def test_a_large_old_run_is_left_alone_and_its_deletes_are_kept(world: World, re
     assert world.lake.commit(tiering.request()) is CommitOutcome.LANDED
     world.rows = {number: f"{number:0200d}" for number in range(100, 5000)}
     world.tier(5)
-    world.lake.expire(PATH, frozenset())
+    world.compact()
     (large,) = world.live()
     world.tier(4)
     tiering = TieringRound(world.plugin, world.lake, key_table(buckets=1), incarnation(), 99)
@@ -144,7 +152,7 @@ def test_a_large_old_run_is_left_alone_and_its_deletes_are_kept(world: World, re
     tiering.write(log_split(tiering.table), [gone])
     assert world.lake.commit(tiering.request()) is CommitOutcome.LANDED
     del world.rows[100], world.rows[101]
-    world.lake.expire(PATH, frozenset())
+    world.compact()
     fresh, old = sorted(world.live(), key=lambda one: one.file.level)
     assert old == large
     assert (fresh.file.level, fresh.file.deleted_rows) == (4, 2 + sum(key not in world.rows for key in range(12)))
@@ -154,7 +162,7 @@ def test_a_large_old_run_is_left_alone_and_its_deletes_are_kept(world: World, re
 def test_files_are_divided_at_the_target_size_without_overlap(
     plugin: PaimonLakePlugin, options: PaimonOptions, read_table: ReadTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compaction, "_GROUP_ROWS", 5000)
+    monkeypatch.setattr(merge_files, "_GROUP_ROWS", 5000)
     world = World(plugin, msgspec.structs.replace(options, target_file_size_bytes=20_000))
     for start in range(0, 60_000, 10_000):
         tiering = TieringRound(plugin, world.lake, key_table(buckets=1), incarnation(), start + 1)
@@ -165,7 +173,7 @@ def test_files_are_divided_at_the_target_size_without_overlap(
         tiering.write(log_split(tiering.table), [source_batch(COLUMNS, rows, changes=[1] * len(rows))])
         assert world.lake.commit(tiering.request()) is CommitOutcome.LANDED
         world.rows |= {int(str(row["id"])): str(row["name"]) for row in rows}
-    world.lake.expire(PATH, frozenset())
+    world.compact()
     keys = sorted(
         (int.from_bytes(one.file.min_key[-8:], "little"), int.from_bytes(one.file.max_key[-8:], "little"))
         for one in world.live()
@@ -194,7 +202,7 @@ def test_each_type_and_a_column_that_was_added_survive(
         tiering.write(log_split(spec), [source_batch(spec.schema, [row, {"id": 50}], changes=[1, 3])])
         assert world.lake.commit(tiering.request()) is CommitOutcome.LANDED
     before = rows_of(world)
-    world.lake.expire(PATH, frozenset())
+    world.compact()
     assert [one.file.level for one in world.live()] == [5]
     assert rows_of(world) == before
     assert [row["late"] for row in before] == [None] * 3 + ["later"] * 4 + [None]
@@ -219,7 +227,7 @@ def test_times_of_years_that_nanoseconds_cannot_hold_survive(
             assert {one.physical_type for one in columns_of(file.path) if one.name in kinds} == {"INT96"}
         assert world.lake.commit(tiering.request()) is CommitOutcome.LANDED
     assert rows_of(world) == expected
-    world.lake.expire(PATH, frozenset())
+    world.compact()
     assert [one.file.level for one in world.live()] == [5]
     assert rows_of(world) == expected
 
@@ -243,7 +251,7 @@ def test_such_years_survive_beside_a_column_of_nanoseconds_of_which_no_digit_is_
         found = pa.Table.from_batches(world.lake.read_rows(PATH, snapshot)).sort_by("id")
         assert found["t6"].to_pylist() == [far] * 6
         assert found["t9"].cast(pa.int64()).to_pylist() == [1, 2, 3, 4, 5, 6]
-        world.lake.expire(PATH, frozenset())
+        world.compact()
         assert [one.file.level for one in world.live()] == [5]
 
 
@@ -260,16 +268,59 @@ def test_a_table_that_another_engine_compacts_is_left_alone(plugin: PaimonLakePl
         told = msgspec.structs.replace(options, compaction=own, warehouse=f"{options.warehouse}{number}")
         world = World(plugin, told)
         world.tier(8, table=key_table(buckets=1, properties=more))
-        world.lake.expire(PATH, frozenset())
+        world.compact()
         assert [one.file.level for one in world.live()] == [0] * 8
 
 
-def test_a_start_that_was_overtaken_compacts_nothing(world: World) -> None:
+def test_a_start_that_was_overtaken_plans_nothing(world: World) -> None:
     world.tier(6)
-    stale = world.lake
     world.plugin.open(world.options, FakeClock()).stamp(PATH, incarnation(2000))
-    stale.expire(PATH, frozenset())
-    assert {one.file.level for one in world.live()} == {0}
+    assert Job(world.plugin, world.lake).plan is None
+
+
+def test_a_compaction_carries_no_offsets_and_the_sequence_numbers_go_on(world: World) -> None:
+    world.tier(6)
+    before = next_sequence(world.table())
+    world.compact()
+    table = world.table()
+    assert table.latest is not None
+    assert (table.latest.commit_kind, table.latest.commit_user) == ("COMPACT", "lakeward")
+    assert set(table.latest.said) == {"lakeward.incarnation", "lakeward.table-id"}
+    assert next_sequence(table) == before
+    assert table.latest.total_record_count == len(world.rows)
+
+
+def test_a_merge_that_another_program_has_overtaken_is_void(world: World, read_table: ReadTable) -> None:
+    world.tier(6)
+    late = Job(world.plugin, world.lake)
+    late.work()
+    world.compact()
+    assert late.commit() is UpkeepOutcome.VOID
+    late.clean_up(world.lake)
+    assert world.strays() == set()
+    world.check(read_table)
+
+
+def test_an_answer_of_the_disk_that_is_lost_leaves_rows_and_nothing_else(
+    world: World, read_table: ReadTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.tier(6)
+    job = Job(world.plugin, world.lake)
+    job.work()
+    link = PinnedFolder.create
+
+    def lost(folder: PinnedFolder, name: str, data: bytes, tag: str) -> bool:
+        link(folder, name, data, tag)
+        raise OutcomeUnknownError(name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PinnedFolder, "create", lost)
+        with pytest.raises(OutcomeUnknownError):
+            job.commit()
+    job.clean_up(world.again())
+    assert [one.file.level for one in world.live()] == [5]
+    assert world.strays() == set()
+    world.check(read_table)
 
 
 @pytest.mark.parametrize("at", range(22))
@@ -277,22 +328,25 @@ def test_a_process_that_dies_at_any_step_leaves_every_row_and_the_next_one_clean
     world: World, read_table: ReadTable, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
     world.tier(6)
+    job = Job(world.plugin, world.lake)
     with monkeypatch.context() as patch:
         kill = Kill(patch, at)
         try:
+            job.work()
+            job.commit()
             world.lake.expire(PATH, frozenset())
         except KilledError:
             assert kill.changes > at
     world.check(read_table)
-    world.again().expire(PATH, frozenset())
+    job.clean_up(world.again())
+    world.lake.expire(PATH, frozenset())
     world.check(read_table)
     world.tier(6)
+    world.compact()
     world.lake.expire(PATH, frozenset())
     world.check(read_table)
     assert world.strays() == set()
-    assert not [
-        one for one in (world.folder / "_lakeward").iterdir() if one.name.startswith(("compaction-", "expiry-"))
-    ]
+    assert not [one for one in (world.folder / "_lakeward").iterdir() if one.name.startswith("expiry-")]
 
 
 def rows_of(world: World) -> list[Any]:

@@ -14,6 +14,7 @@ from lakeward_lake_paimon.expire import _AT_MOST
 from lakeward_lake_paimon.local_storage import LocalStorage
 from lakeward_lake_paimon.table import Table
 from lakeward_paimon_kit.others import Other
+from lakeward_paimon_kit.upkeep import compact
 from lakeward_testing.clock import FakeClock
 from lakeward_testing.lake_tables import (
     COLUMNS,
@@ -82,8 +83,11 @@ def test_changelog_files_manifests_and_lists_go_with_their_snapshots(world: Worl
     assert sorted(read_table(PATH)["id"].to_pylist()) == [1, 2, 3, 4]
 
 
-def test_a_tag_keeps_its_files_and_a_consumer_its_snapshots(world: World, read_table: ReadTable) -> None:
+def test_a_tag_keeps_its_files_and_a_consumer_its_snapshots(
+    plugin: PaimonLakePlugin, world: World, read_table: ReadTable
+) -> None:
     world.tier(6)
+    assert compact(plugin, world.lake) == 1
     (world.folder / "tag").mkdir()
     (world.folder / "tag" / "tag-before").write_bytes((world.folder / "snapshot" / "snapshot-3").read_bytes())
     (world.folder / "consumer").mkdir()

@@ -21,6 +21,7 @@ from lakeward_lake_paimon.table import Table
 from lakeward_paimon_kit.java import JavaReader, java_reader
 from lakeward_paimon_kit.made import TYPES, create_as_fluss, required
 from lakeward_paimon_kit.rest import TOKEN, RestCatalogServer
+from lakeward_paimon_kit.upkeep import compact
 from lakeward_testing.clock import FakeClock
 from lakeward_testing.lake_tables import (
     COLUMNS,
@@ -137,7 +138,7 @@ def test_java_reads_a_compacted_table_its_deletes_and_what_came_after(
     for number in range(1, 7):
         rows: list[dict[str, Any]] = [{"id": number, **values}, {"id": 9, "s": f"round {number}"}, {"id": number - 1}]
         tier(plugin, lake, table, rows, changes=[1, 3, 4], number=number)
-    lake.expire(PATH, frozenset())
+    compact(plugin, lake)
     files = java.table(options.warehouse, "shop.orders$files")
     assert java.rows(files, "level", "record_count") == [("5", "2")]
     read = java.table(options.warehouse, "shop.orders")
@@ -178,7 +179,7 @@ def test_java_and_we_take_turns_on_a_key_table_and_the_last_change_of_a_key_coun
         expected |= {"0": f"java {number}", str(number): "we", str(100 + number): "java"}
     found = java.rows(java.table(options.warehouse, "shop.orders"))
     assert sorted(found) == sorted(expected.items())
-    lake.expire(PATH, frozenset())
+    compact(plugin, lake)
     assert sorted(java.rows(java.table(options.warehouse, "shop.orders"))) == sorted(found)
 
 

@@ -14,6 +14,7 @@ from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import Change
 from lakeward.ports import ReadableLake
 from lakeward_lake_paimon.options import PaimonOptions
+from lakeward_paimon_kit.upkeep import compact
 from lakeward_testing.clock import FakeClock
 from lakeward_testing.lake_tables import (
     COLUMNS,
@@ -68,6 +69,7 @@ def test_a_warehouse_may_lie_at_any_path(plugin: PaimonLakePlugin, tmp_path: Pat
     for number in range(2, 7):
         files = tier(plugin, lake, table, [{"id": 0, "name": f"{number}"}, {"id": number}], number)
     assert lake.referenced(PATH, [file.path for file in files]) == {file.path for file in files}
+    compact(plugin, lake)
     lake.expire(PATH, frozenset())
     assert rows_of(lake) == [{"id": 0, "name": "6"}, *({"id": number, "name": None} for number in range(1, 7))]
     lake.close()

@@ -16,10 +16,12 @@ from lakeward.errors import (
     TableGoneError,
 )
 from lakeward.model.results import CommitIds, CommitOutcome
+from lakeward.model.upkeep import UpkeepOutcome
 from lakeward_lake_paimon import files, fitting
 from lakeward_lake_paimon.commit import SnapshotBuilder, next_sequence, round_change, stamp_change
 from lakeward_lake_paimon.expire import expire
 from lakeward_lake_paimon.fitting import missing_fields
+from lakeward_lake_paimon.offsets import carries_offsets
 from lakeward_lake_paimon.open_catalog import open_catalog
 from lakeward_lake_paimon.read_rows import snapshot_rows
 from lakeward_lake_paimon.snapshots import Snapshots, create_snapshot
@@ -27,7 +29,7 @@ from lakeward_lake_paimon.table import hold, keep_copy
 from lakeward_lake_paimon.table_schema import new_schema
 from lakeward_lake_paimon.tables import Warehouse
 from lakeward_lake_paimon.task import WriterTask, pack_task
-from lakeward_lake_paimon.upkeep import compact
+from lakeward_lake_paimon.upkeep import check_upkeep_fence, compaction_change, plan_compaction
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -37,15 +39,17 @@ if TYPE_CHECKING:
     from lakeward.model.identity import Incarnation, RoundId
     from lakeward.model.results import CommitRequest, LakeHead
     from lakeward.model.tables import TablePath, TableSpec
+    from lakeward.model.upkeep import UpkeepCommit, UpkeepPlan
     from lakeward.ports import CheckResult, Clock, ServerLake
+    from lakeward_lake_paimon.commit import Change
     from lakeward_lake_paimon.options import PaimonOptions
-    from lakeward_lake_paimon.table import Table
+    from lakeward_lake_paimon.table import HeldTable, Table
 
 _TRIES = 50
 
 
 class PaimonLake:
-    """See `lakeward.ports.Lake` and `ReadableLake`."""
+    """See `lakeward.ports.Lake`, `ReadableLake` and `UpkeepLake`."""
 
     name = "paimon"
 
@@ -61,7 +65,6 @@ class PaimonLake:
         self._clock = clock
         self._warehouse = Warehouse(open_catalog(options), clock.wall_ms)
         self._storage = self._warehouse.storage
-        self._stamped: dict[TablePath, Incarnation] = {}
 
     def open_table(self, table: TableSpec, incarnation: Incarnation) -> LakeHead:
         """See `lakeward.ports.Lake.open_table`."""
@@ -97,7 +100,6 @@ class PaimonLake:
                 table = held.table
                 found = table.stamp
                 if found == incarnation:
-                    self._stamped[path] = incarnation
                     return table.head()
                 if found is not None and found.succeeds(incarnation):
                     message = f"{path}: a later start of this service, {found}, has taken the table over"
@@ -144,19 +146,29 @@ class PaimonLake:
             if table.next_id != request.ids.snapshot_id:
                 return CommitOutcome.CONFLICT
             change = round_change(table, request, next_sequence(table))
-            snapshot = SnapshotBuilder(table, request.ids.uuid, self._clock.wall_ms()).build(change)
-            # What was written by the table's path lies in the table now, and the link goes where the table goes.
-            held.check_place()
-            if not create_snapshot(held.snapshots, snapshot, request.ids.uuid):
-                return CommitOutcome.CONFLICT
-            with suppress(StorageError):  # the commit has landed, whatever happens now
-                keep_copy(held, snapshot)
-            try:
-                held.check_place()
-            except LakeAwayError as away:
-                message = f"{path}: snapshot {snapshot.id} was committed, and the catalog is away: {away}"
-                raise OutcomeUnknownError(message) from away
-        return CommitOutcome.LANDED
+            landed = self._create(held, change, request.ids)
+        return CommitOutcome.LANDED if landed else CommitOutcome.CONFLICT
+
+    def plan_upkeep(self, path: TablePath, upkeep_id: RoundId, most: int) -> UpkeepPlan | None:
+        """See `lakeward.ports.UpkeepLake`: of key tables, files are merged."""
+        table = self._load_own(path, upkeep_id.table_id)
+        if self._options.compaction != "own" or table.stamp != upkeep_id.incarnation:
+            return None
+        return plan_compaction(table, upkeep_id, most, self._options, self._warehouse.catalog.properties)
+
+    def commit_upkeep(self, commit: UpkeepCommit) -> UpkeepOutcome:
+        """See `lakeward.ports.UpkeepLake`."""
+        path = commit.path
+        with hold(self._storage, self._warehouse.location(path), path) as held:
+            table = held.table
+            check_upkeep_fence(table, commit.upkeep_id)
+            if table.next_id != commit.ids.snapshot_id or table.next_id != (commit.base_snapshot or 0) + 1:
+                return UpkeepOutcome.CONFLICT
+            change = compaction_change(table, commit)
+            if change is None:
+                return UpkeepOutcome.VOID
+            landed = self._create(held, change, commit.ids)
+        return UpkeepOutcome.LANDED if landed else UpkeepOutcome.CONFLICT
 
     def find(self, path: TablePath, round_id: RoundId, step: int) -> int | None:
         """See `lakeward.ports.Lake.find`."""
@@ -185,17 +197,34 @@ class PaimonLake:
             self._storage.delete(path)
 
     def expire(self, path: TablePath, keep: frozenset[int]) -> int:
-        """See `lakeward.ports.Lake.expire`. Before, what is due in a key table is compacted."""
-        location = self._warehouse.location(path)
-        stamped = self._stamped.get(path)
-        if self._options.compaction == "own" and stamped is not None:
-            with hold(self._storage, location, path) as held:
-                compact(held, stamped, self._options, self._clock.wall_ms)
-        with hold(self._storage, location, path) as held:
+        """See `lakeward.ports.Lake.expire`."""
+        with hold(self._storage, self._warehouse.location(path), path) as held:
             return expire(held, keep, self._options.keep_snapshots)
 
     def close(self) -> None:
         """See `lakeward.ports.Lake.close`; nothing is held."""
+
+    def _create(self, held: HeldTable, change: Change, ids: CommitIds) -> bool:
+        """Make a change the head of a table that is held; return False if another snapshot has come first.
+
+        Raises:
+            FencedError: another table has taken its path.
+            OutcomeUnknownError: it may have landed.
+        """
+        snapshot = SnapshotBuilder(held.table, ids.uuid, self._clock.wall_ms()).build(change)
+        # What was written by the table's path lies in the table now, and the link goes where the table goes.
+        held.check_place()
+        if not create_snapshot(held.snapshots, snapshot, ids.uuid):
+            return False
+        if carries_offsets(snapshot):
+            with suppress(StorageError):  # the commit has landed, whatever happens now
+                keep_copy(held, snapshot)
+        try:
+            held.check_place()
+        except LakeAwayError as away:
+            message = f"{held.table.path}: snapshot {snapshot.id} was committed, and the catalog is away: {away}"
+            raise OutcomeUnknownError(message) from away
+        return True
 
     def _snapshots(self, path: TablePath) -> Snapshots:
         return Snapshots(self._storage, self._warehouse.location(path))

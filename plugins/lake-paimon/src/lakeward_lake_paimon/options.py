@@ -59,8 +59,8 @@ class PaimonOptions(Options, frozen=True, kw_only=True):
     compaction: Annotated[
         Literal["own", "none"],
         Meta(
-            description="Who compacts tables with a primary key: this service, after rounds, or none, where another "
-            "engine does it. Tables with the option `write-only = true` are left alone in any case."
+            description="Who compacts tables with a primary key: this service, in slots that no round needs, or none, "
+            "where another engine does it. Tables with the option `write-only = true` are left alone in any case."
         ),
     ] = "own"
     keep_snapshots: Annotated[int, Meta(gt=0, description="So many of the newest snapshots of a table are kept.")] = 20

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakeward.model.upkeep import UpkeepResult
 from lakeward_lake_paimon.key_writer import BufferLimits, KeyWriter
 from lakeward_lake_paimon.layout import LayoutPartitioner, layout_text
 from lakeward_lake_paimon.options import PaimonOptions
 from lakeward_lake_paimon.places import PlaceFinder
+from lakeward_lake_paimon.stores import open_storage
 from lakeward_lake_paimon.task import unpack_task
 from lakeward_lake_paimon.writer import AppendWriter, GroupLimits
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lakeward.model.checkpoints import SplitProgress
     from lakeward.model.results import LakeFile
     from lakeward.model.splits import Split
     from lakeward.model.tables import TableSpec
+    from lakeward.model.upkeep import UpkeepTask
     from lakeward.ports import Clock, Lake, LakeWriter, Partitioner
 
 
 class PaimonLakePlugin:
-    """See `lakeward.hooks.plugins.PartitioningLakePlugin`."""
+    """See `lakeward.hooks.plugins.PartitioningLakePlugin` and `UpkeepLakePlugin`."""
 
     conformance_level = "chaos"
     options = PaimonOptions
@@ -61,3 +66,14 @@ class PaimonLakePlugin:
             return KeyWriter(known, table, finder, attempt, before, BufferLimits.within(memory_bytes))
         # Rows come gathered. Were they gathered here again, many partitions would hold them twice over.
         return AppendWriter(known, table, finder, attempt, before, GroupLimits(rows=1))
+
+    def upkeep(self, task: UpkeepTask, attempt: int, check: Callable[[], None]) -> UpkeepResult:
+        """See `lakeward.hooks.plugins.UpkeepLakePlugin`: the files of one bucket are merged."""
+        # Writers need no manifests.
+        from lakeward_lake_paimon.merge_files import merge_files  # noqa: PLC0415 - see above
+        from lakeward_lake_paimon.merge_task import pack_files  # noqa: PLC0415 - see above
+        from lakeward_lake_paimon.merge_task import unpack_task as unpack_merge  # noqa: PLC0415 - see above
+
+        merge = unpack_merge(task.detail)
+        files = merge_files(open_storage(merge.location, merge.storage), merge, attempt, check)
+        return UpkeepResult(task.number, len(files), sum(one.size_bytes for one in files), pack_files(files))

@@ -1,113 +1,115 @@
-"""Compacts a table's buckets and commits that, so that a process that dies anywhere leaves nothing behind.
-
-A plan is written before the files: whoever compacts next deletes the files of a plan that no snapshot names. Only the
-start whose stamp is on the head does either; its commit fails if another one stamps meanwhile.
-"""
+"""Plans the compaction of a key table as tasks, and builds the change that replaces files by what those have merged."""
 
 from __future__ import annotations
 
-import secrets
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from lakeward_lake_paimon.commit import COMPACT, Change, SnapshotBuilder
-from lakeward_lake_paimon.compaction import MOST_BYTES, due_tasks, merge_task
-from lakeward_lake_paimon.files import leftovers, own_file, referenced
+from lakeward.errors import FencedError
+from lakeward.model.upkeep import UpkeepPlan, UpkeepTask
+from lakeward_lake_paimon.binary_row import decode_row
+from lakeward_lake_paimon.commit import COMPACT, Change
+from lakeward_lake_paimon.compaction import due_merges, still_fits
+from lakeward_lake_paimon.files import paths_of, round_token
+from lakeward_lake_paimon.manifests import ADD, Entry
+from lakeward_lake_paimon.merge_task import MergeFile, MergeTask, pack_task, unpack_files, unpack_task
 from lakeward_lake_paimon.offsets import INCARNATION, OWN_USER, TABLE_ID
-from lakeward_lake_paimon.snapshots import create_snapshot
-from lakeward_lake_paimon.table import OWN_FOLDER
+from lakeward_lake_paimon.table_schema import read_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping, Sequence
 
-    from lakeward.model.identity import Incarnation
-    from lakeward_lake_paimon.compaction import Task
+    from lakeward.model.identity import RoundId
+    from lakeward.model.upkeep import UpkeepCommit
+    from lakeward_lake_paimon.compaction import Bucket, Merge
+    from lakeward_lake_paimon.manifests import DataFile, FileKey
     from lakeward_lake_paimon.options import PaimonOptions
-    from lakeward_lake_paimon.table import HeldTable, Table
-
-_PLAN = "compaction-"
-_NAME = "lakeward-compact"
+    from lakeward_lake_paimon.table import Table
 
 
-class Plan(msgspec.Struct, frozen=True):
-    """Files with this name in theirs are of one compaction of the table `uuid`."""
+def plan_compaction(
+    table: Table, upkeep_id: RoundId, most: int, options: PaimonOptions, storage: Mapping[str, str]
+) -> UpkeepPlan | None:
+    """Return what is due, one bucket a task; None where nothing is. `storage` are the properties of the file system."""
+    due = due_merges(table)[:most]
+    tasks = tuple(
+        UpkeepTask(
+            number, len(merge.entries), merge.size_bytes, pack_task(_task(table, merge, upkeep_id, options, storage))
+        )
+        for number, merge in enumerate(due)
+    )
+    return UpkeepPlan(table.path, upkeep_id, "compaction", tasks) if tasks else None
 
-    version: int
-    uuid: str
-    name: str
+
+def compaction_change(table: Table, commit: UpkeepCommit) -> Change | None:
+    """Return what a commit changes; None where files are gone, or others are in the way.
+
+    It carries the stamp again: a round that runs sees so that its rows are newer.
+    """
+    live: dict[Bucket, dict[FileKey, Entry]] = defaultdict(dict)
+    for key, entry in table.manifests.live(table.latest).items():
+        live[entry.partition, entry.bucket][key] = entry
+    entries: list[Entry] = []
+    for task, result in zip(commit.tasks, commit.results, strict=True):
+        merge = unpack_task(task.detail)
+        found = _replaced(live[merge.partition, merge.bucket], merge, unpack_files(result.detail))
+        if found is None:
+            return None
+        entries += found
+    who = commit.upkeep_id
+    properties = {INCARNATION: str(who.incarnation), TABLE_ID: str(who.table_id)}
+    return Change(COMPACT, OWN_USER, properties, entries)
 
 
-_PLANS = msgspec.json.Decoder(Plan)
-"""Made while this is imported: threads that learn a type at the same time crash the process."""
-
-
-def compact(held: HeldTable, incarnation: Incarnation, options: PaimonOptions, wall_ms: Callable[[], int]) -> int:
-    """Compact the buckets of a table that are due; return how many were.
-
-    At least one, and after `MOST_BYTES` none is begun. Nothing is done where the stamp on the head is another one than
-    `incarnation`.
+def check_upkeep_fence(table: Table, upkeep_id: RoundId) -> None:
+    """Check whose table it is, and whose stamp is on the head.
 
     Raises:
-        StorageError: the storage refused.
+        FencedError: one of them is another one now.
     """
-    table = held.table
-    if table.stamp != incarnation or table.owner is None:
-        return 0
-    clean_up(held)
-    tasks, size = [], 0
-    for task in due_tasks(table):
-        if size < MOST_BYTES:
-            tasks.append(task)
-            size += task.size_bytes
-    if not tasks:
-        return 0
-    uuid = secrets.token_hex(16)
-    name = f"{_NAME}-{uuid}"
-    plan = f"{_PLAN}{uuid}"
-    held.check_place()
-    held.own.replace(plan, msgspec.json.encode(Plan(1, table.owner.uuid, name)))
-    done = _commit(held, tasks, options, wall_ms, uuid, name)
-    clean_up(held)
-    return len(tasks) if done else 0
+    owner = None if table.owner is None else table.owner.table_id
+    if (owner, table.stamp) != (upkeep_id.table_id, upkeep_id.incarnation):
+        message = (
+            f"{table.path}: expected table id {upkeep_id.table_id} with the stamp {upkeep_id.incarnation} on the head, "
+            f"found {owner} with {table.stamp}"
+        )
+        raise FencedError(message, by="" if table.stamp is None else str(table.stamp))
 
 
-def _commit(  # noqa: PLR0917 - what is merged, how, and under which names
-    held: HeldTable, tasks: list[Task], options: PaimonOptions, wall_ms: Callable[[], int], uuid: str, name: str
-) -> bool:
-    """Merge, and commit once; another snapshot meanwhile is no error: the next call begins anew."""
-    table = held.table
-    added = [entry for task in tasks for entry in merge_task(table, task, options, name)]
-    gone = [entry.taken_away() for task in tasks for entry in task.entries]
-    properties = {INCARNATION: str(table.stamp), TABLE_ID: "" if table.owner is None else str(table.owner.table_id)}
-    change = Change(COMPACT, OWN_USER, properties, [*gone, *added])
-    snapshot = SnapshotBuilder(table, uuid, wall_ms()).build(change)
-    held.check_place()
-    if create_snapshot(held.snapshots, snapshot, uuid):
-        return True
-    for path in leftovers(table, uuid):
-        table.storage.delete(path)
-    return False
+def _task(
+    table: Table, merge: Merge, upkeep_id: RoundId, options: PaimonOptions, storage: Mapping[str, str]
+) -> MergeTask:
+    schema, first = table.schema, merge.entries[0]
+    kinds = [field.kind for field in schema.named(schema.key_columns)]
+    runs = [sorted(run, key=lambda entry: decode_row(entry.file.min_key, kinds)) for run in merge.runs]
+    others = sorted({entry.file.schema_id for entry in merge.entries} - {schema.id})
+    schemas = [schema, *(read_schema(table.storage, table.location, number) for number in others)]
+    return MergeTask(
+        location=table.location,
+        schemas=tuple(one.to_bytes() for one in schemas),
+        partition=first.partition,
+        bucket=first.bucket,
+        total_buckets=first.total_buckets,
+        runs=tuple(tuple(_merge_file(table, entry) for entry in run) for run in runs),
+        level=merge.level,
+        drops_deletes=merge.drops_deletes,
+        token=round_token(upkeep_id),
+        target_size_bytes=options.target_file_size_bytes,
+        compression=options.compression,
+        compression_level=options.compression_level,
+        storage=dict(storage),
+    )
 
 
-def clean_up(held: HeldTable) -> None:
-    """Delete what compactions have written that are in no snapshot, and their plans."""
-    table = held.table
-    for plan in table.storage.names(f"{table.location}/{OWN_FOLDER}"):
-        data = table.storage.read(own_file(table, plan)) if plan.startswith(_PLAN) else None
-        if data is None:
-            continue
-        said = _PLANS.decode(data)
-        if table.owner is not None and said.uuid == table.owner.uuid:
-            _delete_files(table, said, plan.removeprefix(_PLAN))
-            held.own.delete(plan)
+def _merge_file(table: Table, entry: Entry) -> MergeFile:
+    return MergeFile(next(paths_of(table, entry)), entry.file.schema_id, entry.file.level, entry.file.name)
 
 
-def _delete_files(table: Table, plan: Plan, uuid: str) -> None:
-    now = type(table).load(table.storage, table.location, table.path)
-    if now is None or now.owner != table.owner:
-        return
-    found = [path for path in table.storage.list(table.location) if f"-{plan.name}-" in path.rpartition("/")[2]]
-    written = [*found, *leftovers(now, uuid)]
-    for path in sorted(frozenset(written) - referenced(now, written)):
-        table.storage.delete(path)
+def _replaced(place: Mapping[FileKey, Entry], merge: MergeTask, files: Sequence[DataFile]) -> list[Entry] | None:
+    """Return the entries that replace a bucket's files by merged ones; None where those are gone or do not fit."""
+    keys = [(merge.partition, merge.bucket, file.level, file.name) for file in merge.files]
+    others = [entry for key, entry in place.items() if key not in frozenset(keys)]
+    if any(key not in place for key in keys) or not still_fits(merge.level, others, drops_deletes=merge.drops_deletes):
+        return None
+    added = [Entry(ADD, merge.partition, merge.bucket, merge.total_buckets, file) for file in files]
+    return [*(place[key].taken_away() for key in keys), *added]
