@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from lakeward_lake_paimon.manifests import Entry
-    from lakeward_lake_paimon.table import Table
+    from lakeward_lake_paimon.table_schema import TableSchema
 
 TRIGGER = 5
 """Sorted runs of a bucket from which on it is compacted (`num-sorted-run.compaction-trigger`)."""
@@ -57,16 +57,16 @@ class Merge:
         return sum(entry.file.size_bytes for entry in self.entries)
 
 
-def due_merges(table: Table) -> list[Merge]:
-    """Return what is to be merged, the bucket with most runs first."""
-    options = table.schema.options
-    if not table.schema.primary_keys or _is_left_alone(options):
+def due_merges(schema: TableSchema, live: Iterable[Entry]) -> list[Merge]:
+    """Return what is to be merged of a table's live files, the bucket with most runs first."""
+    options = schema.options
+    if not schema.primary_keys or _is_left_alone(options):
         return []
     # A single run is merged already, whatever the table says.
     trigger = max(2, int(options.get("num-sorted-run.compaction-trigger", TRIGGER)))
     top = max(1, int(options.get("num-levels", trigger + 1)) - 1)
     buckets: dict[Bucket, list[Entry]] = defaultdict(list)
-    for entry in table.manifests.live(table.latest).values():
+    for entry in live:
         buckets[entry.partition, entry.bucket].append(entry)
     runs = [_runs(entries) for entries in buckets.values() if all(_is_readable(one) for one in entries)]
     due = sorted((one for one in runs if len(one) >= trigger), key=len, reverse=True)

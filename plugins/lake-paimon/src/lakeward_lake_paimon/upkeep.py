@@ -31,7 +31,7 @@ def plan_compaction(
     table: Table, upkeep_id: RoundId, most: int, options: PaimonOptions, storage: Mapping[str, str]
 ) -> UpkeepPlan | None:
     """Return what is due, one bucket a task; None where nothing is. `storage` are the properties of the file system."""
-    due = due_merges(table)[:most]
+    due = due_merges(table.schema, table.manifests.live(table.latest).values())[:most]
     tasks = tuple(
         UpkeepTask(
             number, len(merge.entries), merge.size_bytes, pack_task(_task(table, merge, upkeep_id, options, storage))
