@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -288,6 +289,33 @@ def test_a_compaction_carries_no_offsets_and_the_sequence_numbers_go_on(world: W
     assert set(table.latest.said) == {"lakeward.incarnation", "lakeward.table-id"}
     assert next_sequence(table) == before
     assert table.latest.total_record_count == len(world.rows)
+
+
+def test_changelog_files_and_what_snapshots_say_of_them_stay_as_they_were(world: World) -> None:
+    world.tier(6)
+    before = changelogs(world)
+    assert sum(count for count, _ in before.values()) >= 6
+    world.compact()
+    (compaction,) = changelogs(world).keys() - before.keys()
+    assert changelogs(world) == before | {compaction: (0, None)}
+    world.lake.expire(PATH, frozenset())
+    assert changelogs(world) == {number: found for number, found in before.items() if number == compaction - 1} | {
+        compaction: (0, None)
+    }
+    assert world.strays() == set()
+
+
+def changelogs(world: World) -> dict[int, tuple[int, int | None]]:
+    """Return the changelog files of each snapshot that are there, and how many changes it says it has."""
+    table, found = world.table(), dict[int, tuple[int, int | None]]()
+    there = {one.name for one in world.folder.rglob("changelog-*.parquet")}
+    for path in (world.folder / "snapshot").glob("snapshot-*"):
+        snapshot = json.loads(path.read_bytes())
+        name = snapshot.get("changelogManifestList")
+        entries = [] if name is None else list(table.manifests.entries(table.manifests.read_list(name)))
+        assert {one.file.name for one in entries} <= there
+        found[snapshot["id"]] = (len(entries), snapshot.get("changelogRecordCount") or None)
+    return found
 
 
 def test_a_merge_that_another_program_has_overtaken_is_void(world: World, read_table: ReadTable) -> None:

@@ -70,6 +70,12 @@ def test_a_catalog_whose_lock_is_not_taken_is_refused_with_the_reason_and_what_t
     assert "leave them to Fluss's own tiering service, or have them in a REST catalog" in said
 
 
+def test_who_compacts_is_this_service_or_none() -> None:
+    with pytest.raises(ConfigError) as refused:
+        build_options(PaimonOptions, {"warehouse": "w", "compaction": "spark"}, "lake")
+    assert str(refused.value).startswith("lake.compaction: expected one of 'own', 'none', found 'spark'")
+
+
 def refused() -> dict[str, tuple[TableSpec, str]]:
     """Return tables that cannot be in Paimon, and what is said."""
     id_ = COLUMNS.field("id")

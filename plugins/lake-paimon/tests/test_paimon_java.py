@@ -159,6 +159,23 @@ def test_java_reads_the_changes_of_a_snapshot_from_the_changelog(
     assert found == [("-U", "1", "a"), ("+U", "1", "c"), ("-D", "2", "b")]
 
 
+def test_java_reads_the_same_changes_before_and_after_a_compaction(
+    plugin: PaimonLakePlugin, lake: Lake, options: PaimonOptions, java: JavaReader
+) -> None:
+    table = key_table(buckets=1)
+    for number in range(1, 7):
+        rows = [{"id": number, "name": "a"}, {"id": 0, "name": "b"}, {"id": 0, "name": "c"}, {"id": 9, "name": "d"}]
+        tier(plugin, lake, table, rows, changes=[1, 2, 3, 4], number=number)
+    changes: list[list[tuple[str, ...]]] = []
+    for _ in range(2):
+        head = head_of(lake).snapshot_id
+        audit = java.table(options.warehouse, "shop.orders$audit_log", incremental__between=f"1,{head}")
+        changes.append(java.rows(audit, "rowkind", "id", "name"))
+        compact(plugin, lake)
+    assert len(changes[0]) == 6 * 4
+    assert changes[1] == changes[0]
+
+
 def test_java_and_we_take_turns_on_a_key_table_and_the_last_change_of_a_key_counts(
     plugin: PaimonLakePlugin, lake: Lake, options: PaimonOptions, java: JavaReader
 ) -> None:
