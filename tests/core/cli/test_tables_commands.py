@@ -8,13 +8,21 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from lakeward.clock import SystemClock
 from lakeward.local_files import locked, make_private
 from lakeward.model.identity import Incarnation
 from lakeward.model.results import LakeHead, OffsetCommit
-from lakeward.model.status import CheckpointReport, ExchangeReport, RoundReport, ServiceReport, TableReport
+from lakeward.model.status import (
+    CheckpointReport,
+    ExchangeReport,
+    RoundReport,
+    ServiceReport,
+    TableReport,
+    UpkeepReport,
+)
 from lakeward.model.tables import TableBucket, TablePath
 from lakeward.observe import control, status_file
 from lakeward.observe.control import ControlReader, read_control
@@ -181,6 +189,34 @@ def test_what_an_exchange_moved_and_what_its_checkpoint_holds_are_shown(
     assert "9.0 MiB, skew 2.0, waited 1.5 s" in said
     held = "2.0 KiB besides 3.0 MiB in channels, 5.0 MiB in open files; unaligned, blocked for 0.5 s"
     assert f"chk-4, {date_time(0)}, took 2.0 s, {held}" in said
+
+
+@pytest.mark.parametrize(
+    ("upkeep", "said"),
+    [
+        (UpkeepReport("compaction", "running", 2, 12, 3 << 20, 0), "compaction running, 12 files of 3.0 MiB"),
+        (
+            UpkeepReport("compaction", "committed", 2, 12, 3 << 20, 0, 2, 1 << 20, ended_ms=0),
+            f"compaction committed, 12 files of 3.0 MiB became 2 of 1.0 MiB, {date_time(0)}",
+        ),
+        (
+            UpkeepReport("compaction", "cancelled", 1, 1, 1 << 20, 0, ended_ms=0, reason="a round needs its slots"),
+            f"compaction cancelled, 1 file of 1.0 MiB, {date_time(0)}: a round needs its slots",
+        ),
+    ],
+    ids=["running", "committed", "cancelled"],
+)
+def test_the_newest_job_of_upkeep_is_shown(
+    flights: Lakeward,
+    tmp_path: Any,  # noqa: ANN401 - a path
+    upkeep: UpkeepReport,
+    said: str,
+) -> None:
+    table = TableReport("nyc.flights", 1, "idle", "", 10, None, 0, 0, None, upkeep=upkeep)
+    report = ServiceReport("nyc", "nyc-1-0123456789abcdef", 1, "serving", 0, None, (table,), None, 0, 0)
+    status_file.write(str(tmp_path / "lakeward-state"), "nyc", report)
+    assert f"  last upkeep: {said}" in flights("tables").out.splitlines()
+    assert flights("tables", "-o", "json").document["tables"][0]["upkeep"] == to_builtins(upkeep)
 
 
 def test_list_is_the_default_command(flights: Lakeward) -> None:

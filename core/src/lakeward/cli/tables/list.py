@@ -14,7 +14,6 @@ from lakeward.cli.output import Columns
 from lakeward.cli.serving import find_services
 from lakeward.clock import SystemClock
 from lakeward.config.tables import excluded, table_rules
-from lakeward.model.status import RoundReport
 from lakeward.model.tables import TablePath
 from lakeward.observe.condition import OK
 from lakeward.observe.control import read_control
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     from lakeward.config.loaded import Loaded
     from lakeward.coordinator.rounds.layout import TableLayout
+    from lakeward.model.status import RoundReport, UpkeepReport
     from lakeward.model.tables import TableSpec
     from lakeward.observe.services import Server, Services
 
@@ -35,7 +35,7 @@ _NAMES = (
     *("table", "service", "status", "since", "phase", "tiered#", "end#", "lag", "complete up to#", "promised#"),
     *("last commit", "last round"),
 )
-_DETAILS = ("last checkpoint", "lake partition", "exchange", "cause", "what to do")
+_DETAILS = ("last checkpoint", "last upkeep", "lake partition", "exchange", "cause", "what to do")
 IMPOSSIBLE = "impossible"
 
 
@@ -160,6 +160,7 @@ def _row(line: TableLine, now_ms: int, *, services: bool, wide: bool) -> tuple[s
         "never" if report.committed_ms is None else date_time(report.committed_ms),
         _round(report.round),
         _checkpoint(report.round),
+        _upkeep(report.upkeep),
         *_layout(line),
         # Of a table that is well there is nothing to explain.
         condition.message if wide or condition.status != OK or line.exchange == IMPOSSIBLE else "",
@@ -195,6 +196,17 @@ def _checkpoint(report: RoundReport | None) -> str:
         held = f"{size(seen.channel_bytes)} in channels, {size(seen.open_row_bytes)} in open files"
         completed += f" besides {held}; {seen.kind}, blocked for {seconds(seen.blocked_s)}"
     return f"{completed}; {aborted}" if aborted else completed
+
+
+def _upkeep(report: UpkeepReport | None) -> str:
+    if report is None:
+        return ""
+    said = f"{report.what} {report.state}, {count(report.files, 'file')} of {size(report.size_bytes)}"
+    if report.state == "committed":
+        said += f" became {report.files_after} of {size(report.size_bytes_after)}"
+    if report.ended_ms is not None:
+        said += f", {date_time(report.ended_ms)}"
+    return f"{said}: {report.reason}" if report.reason else said
 
 
 def _buckets(lines: Sequence[TableLine]) -> Columns:
