@@ -52,7 +52,7 @@ def test_a_cut_that_leaves_out_what_a_step_has_committed_takes_nothing_back(case
     assert len(case.commits()) > 1
 
 
-def test_a_finish_to_be_sent_again_is_given_to_the_attempt_that_replaces_whoever_had_it(case: Case) -> None:
+def test_a_finish_to_be_sent_again_counts_though_whoever_had_it_is_replaced_before_it_is_sent(case: Case) -> None:
     """The newer attempt registers before anybody knows that the older one is lost."""
     case.world.latency_s, case.world.max_split_rows, case.world.slots = 1.0, 3, 1
     case.table(buckets=1, rows=60)
@@ -69,6 +69,30 @@ def test_a_finish_to_be_sent_again_is_given_to_the_attempt_that_replaces_whoever
             job.replace(task)
     case.rest()
     assert any("goes on from a checkpoint" in line for line in case.world.story.lines)
+
+
+def test_a_finish_to_be_sent_again_counts_though_whoever_had_it_is_lost_and_no_other_attempt_registers(
+    case: Case,
+) -> None:
+    """The slot that its next try waits for is that of a subtask which has nothing to read."""
+    case.world.latency_s, case.world.max_split_rows, case.world.slots = 1.0, 3, 3
+    case.table(buckets=1, rows=30)
+    first = case.world.start()
+    case.until(lambda: blocked(case))
+    first.crash()
+    second = case.world.start()
+    case.until(lambda: any(task.gateway is not None for task in second.jobs.running()))
+    for connection in second.network.connections:  # the finish is on its way for long
+        connection.stalled_until["up"] = case.world.scheduler.now + 9.0
+    case.until(lambda: sum(task.gateway is not None for task in second.jobs.running()) > 1)
+    run = second.tables.round(case.world.source.tables_by_path[TABLE].spec.table_id)
+    assert run is not None
+    assert run.job is not None
+    splits = run.job.splits
+    had = {splits.holders[split_id][0] for split_id in splits.restored_withheld}
+    for job in second.jobs.jobs:
+        job.lose([job.tasks[subtask] for subtask in had], retried=False)
+    case.rest()
 
 
 def test_a_service_that_wakes_up_in_the_middle_of_its_own_sweep_deletes_nothing_of_its_successor(case: Case) -> None:

@@ -6,7 +6,7 @@ from msgspec import structs
 
 from lakeward.coordinator.checkpoints.contents import CheckpointContents
 from lakeward.coordinator.rounds.progress import RoundProgress
-from lakeward.machines.splits import FinishEarlyRequested
+from lakeward.machines.splits import AcceptRestored, AttemptLost, AttemptRegistered, FinishEarlyRequested
 from lakeward.model.checkpoints import Origin, RoundSnapshot
 from lakeward.model.exchange import Segment
 from lakeward.model.splits import SnapshotSplit
@@ -62,6 +62,19 @@ def test_files_that_a_split_half_done_or_a_word_to_be_sent_again_names_are_not_d
     assert progress.blocked() == [word]
     assert named
     assert progress.not_ours([*named, own, stranger]) == [stranger]
+
+
+def test_a_word_to_be_sent_again_counts_with_its_files_once_the_attempt_that_had_it_is_gone() -> None:
+    word = subtask_snapshot(subtask=1, attempt=7).blocked[0]
+    progress, _ = restored_progress(attempt=7)
+    name = word.result.split_id
+    progress.splits.step(AttemptRegistered(now=1.0, subtask=0, attempt=8, restored=frozenset({name})))
+    assert progress.results == {}
+    assert AcceptRestored(name) in progress.splits.step(AttemptLost(now=2.0, subtask=0, attempt=8))
+    progress.accept_restored(name)
+    assert progress.finished() == (word.result,)
+    assert progress.blocked() == []
+    assert name not in {one.split.split_id for one in progress.half_done()}
 
 
 def test_a_step_leaves_a_live_snapshot_out_whose_finish_the_coordinator_has_not_received() -> None:

@@ -99,9 +99,11 @@ def test_the_first_attempt_is_given_what_is_to_be_sent_again_and_another_subtask
     assert told(restored, subtask=1) == []
 
 
-def test_the_attempt_that_replaces_a_living_one_is_given_what_that_had_to_send_again(restored: SpokenRound) -> None:
+def test_what_a_living_attempt_had_to_send_again_counts_once_another_one_has_replaced_it(restored: SpokenRound) -> None:
     assert told(restored) == [WORD]
-    assert told(restored) == [WORD]
+    assert restored.job.progress.results == {}
+    assert told(restored) == []
+    assert [*restored.job.progress.results.values()] == [WORD.result]
 
 
 def test_a_job_says_once_that_it_has_started_however_many_subtasks_are_deployed(restored: SpokenRound) -> None:

@@ -15,6 +15,7 @@ from msgspec import structs
 from lakeward.errors import IllegalEventError
 from lakeward.machines.splits import (
     Accept,
+    AcceptRestored,
     AllDone,
     Assign,
     AttemptDisconnected,
@@ -115,7 +116,7 @@ class Row:
     offsets: Mapping[TableBucket, int] = field(default_factory=dict)
     splits: tuple[Split, ...] = (FIRST, SECOND)
     finished: Mapping[str, int] = field(default_factory=dict)
-    withheld: tuple[str, ...] = ()
+    withheld: Mapping[str, int] = field(default_factory=dict)
     begun: tuple[str, ...] = ()
 
     def machine(self) -> Splits:
@@ -487,7 +488,7 @@ ROWS = (
         event=requests(0),
         then={"first": "withheld", "second": (0, 1)},
         commands=(Assign(0, 1, SECOND),),
-        withheld=("first",),
+        withheld={"first": 10},
     ),
     Row(
         rule="a withheld result counts only once it was sent again",
@@ -496,28 +497,58 @@ ROWS = (
         then={"first": "finished", "second": "free"},
         commands=(Accept("first"),),
         offsets={A: 10},
-        withheld=("first",),
+        withheld={"first": 10},
     ),
     Row(
-        rule="a withheld result whose attempt is lost is withheld again and not read anew",
+        rule="a withheld result whose attempt is lost counts as it was restored, and is not read anew",
         given=(registered(0, 1, "first"),),
         event=lost(0),
-        then={"first": "withheld", "second": "free"},
-        withheld=("first",),
+        then={"first": "finished", "second": "free"},
+        commands=(AcceptRestored("first"),),
+        offsets={A: 10},
+        withheld={"first": 10},
+    ),
+    Row(
+        rule="who waits for a withheld result is sent away once its attempt is lost",
+        given=(registered(0, 1, "first"), registered(1), requests(1), done("second", 20, 1), requests(1)),
+        event=lost(0),
+        then={"first": "finished", "second": "finished"},
+        commands=(AcceptRestored("first"), NoMore(1, 1), AllDone(incomplete=False)),
+        offsets={A: 20},
+        withheld={"first": 10},
+    ),
+    Row(
+        rule="a live snapshot whose withheld result is never sent again ends where it had ended",
+        given=(registered(0, 1, "snapshot"),),
+        event=lost(0),
+        then={"snapshot": "finished"},
+        commands=(AcceptRestored("snapshot"), AllDone(incomplete=False)),
+        offsets={B: 75},
+        splits=(LIVE,),
+        withheld={"snapshot": 75},
+    ),
+    Row(
+        rule="an attempt that was lost before it sent a withheld result again does not count when it does",
+        given=(registered(0, 1, "first"), lost(0)),
+        event=done("first", 10, 0),
+        then={"first": "finished", "second": "free"},
+        commands=(late(0, 1),),
+        offsets={A: 10},
+        withheld={"first": 10},
     ),
     Row(
         rule="a withheld result is waited for although the round finishes early",
         given=(),
         event=FINISH_EARLY,
         then={"first": "withheld", "second": "skipped"},
-        withheld=("first",),
+        withheld={"first": 10},
     ),
     Row(
         rule="no attempt sends the result again of a split that is not withheld",
         given=(),
         event=registered(0, 1, "second"),
         then=ILLEGAL,
-        withheld=("first",),
+        withheld={"first": 10},
     ),
     Row(
         rule="a split that had begun before a restore is read although the round finishes early",

@@ -30,6 +30,7 @@ from lakeward.machines.driver import MachineDriver
 from lakeward.machines.gang import AllWritten, DeployMembers, EndLaunch, GangEvent, RefuseMember
 from lakeward.machines.splits import (
     Accept,
+    AcceptRestored,
     AllDone,
     Assign,
     AttemptDisconnected,
@@ -380,6 +381,10 @@ class Job:
             return ()
         return self._changed(self.failing.finished(event.result.split_id))
 
+    def _accept_restored(self, command: AcceptRestored, _: object) -> Follows:
+        self.progress.accept_restored(command.split_id)
+        return self._changed(self.failing.finished(command.split_id))
+
     def _reject(self, command: Reject, event: object) -> Follows:
         self.may_have_orphans = True
         if isinstance(event, SplitResult):
@@ -616,6 +621,7 @@ class Job:
         NoMore: _no_more,
         SendFinishEarly: _send_finish_early,
         Accept: _accept,
+        AcceptRestored: _accept_restored,
         Reject: _reject,
         SplitsReturned: _splits_returned,
         GiveUp: _give_up,

@@ -91,17 +91,16 @@ class RoundProgress:
         self.first_attempt = 1 + max(origins, default=0)
         """First attempt number of this round: higher than those of restored results, so that origins stay unique."""
         ends = {split_id: result.end_offset for split_id, result in self.results.items()}
+        withheld = {split_id: one.result.end_offset for split_id, one in self._blocked.items()}
         begun = {split_id for split_id, one in self._progress.items() if exchange and one.is_half_snapshot}
-        self.splits = Splits(
-            enumeration, ends, self._blocked, begun=begun, reconnect_s=reconnect_within_s, retries=retries
-        )
+        self.splits = Splits(enumeration, ends, withheld, begun=begun, reconnect_s=reconnect_within_s, retries=retries)
 
     def blocked(self) -> list[BlockedEvent]:
         """Return the restored results that must be sent again and that no attempt has been given yet."""
         return [self._blocked[split_id] for split_id in sorted(self.splits.withheld)]
 
     def finished(self) -> tuple[WriteResult, ...]:
-        """Return the results for a checkpoint: accepted ones, and restored ones that no living attempt sends again."""
+        """Return the results for a checkpoint: accepted ones, and restored ones that no attempt was given yet."""
         return (*self.results.values(), *(one.result for one in self.blocked()))
 
     @property
@@ -117,6 +116,10 @@ class RoundProgress:
         """Record an accepted result."""
         self.results[result.split_id] = result
         self._progress.pop(result.split_id, None)
+
+    def accept_restored(self, split_id: str) -> None:
+        """Record a restored result whose attempt is gone that was to send it again."""
+        self.accept(self._blocked[split_id].result)
 
     def take_over(self, part: SubtaskSnapshot) -> None:
         """Record a lost attempt's progress; a result that a closed gateway held back counts as progress to the end."""

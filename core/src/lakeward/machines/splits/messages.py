@@ -179,6 +179,12 @@ class Accept(Struct, frozen=True):
     split_id: str
 
 
+class AcceptRestored(Struct, frozen=True):
+    """The split is finished: its write result is the restored one, which nobody sends again any more."""
+
+    split_id: str
+
+
 class Reject(_Attempt, frozen=True):
     """The event of this attempt does not count: delete the files in it, and cancel the attempt.
 
@@ -207,4 +213,4 @@ class AllDone(Struct, frozen=True):
     incomplete: bool
 
 
-SplitsCommand = Assign | NoMore | SendFinishEarly | Accept | Reject | SplitsReturned | GiveUp | AllDone
+SplitsCommand = Assign | NoMore | SendFinishEarly | Accept | AcceptRestored | Reject | SplitsReturned | GiveUp | AllDone

@@ -15,8 +15,9 @@
   within a moment of one another are given up together. A connection that closes moves neither its attempt nor a split.
 * A split whose attempts were lost again and again rests before its next try, longer each time; others are read
   meanwhile. No split rests beyond the end of its job, whose next launch waits by itself.
-* After a restore, a finished split whose result had not reached the coordinator is withheld: it is not read again, an
-  attempt sends its result once more. If that attempt is lost before, the next one to register sends it.
+* After a restore, a finished split whose result had not reached the coordinator is withheld: it is not read again, the
+  first attempt to register sends its result once more. If that attempt is gone before, the restored result counts: no
+  other attempt may ever register, and those that wait would wait for ever.
 
 `ROUND` takes each event, and steps the splits, attempts and connections that it concerns by the tables of theirs.
 """
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING
 from lakeward.machines.machine import Rule, Rules
 from lakeward.machines.splits import messages as m
 from lakeward.machines.splits.state import (
+    RESTORED,
     AttemptPhase,
     ConnectionPhase,
     ReadingPhase,
@@ -114,10 +116,15 @@ def skip_returned(held: RoundSplits, event: m.SplitReturned) -> Commands:
 def accept(held: RoundSplits, event: m.SplitDone) -> Commands:
     """Keep its result."""
     release(held, event)
-    held.incomplete = held.incomplete or event.end_offset < end_of(held.splits[event.split_id])
-    held.finishes[event.split_id] = ((event.subtask, event.attempt), event.end_offset)
-    held.open -= 1
+    held.finish(event.split_id, (event.subtask, event.attempt), event.end_offset)
     return (m.Accept(event.split_id),)
+
+
+def accept_restored(held: RoundSplits, event: m.SplitReturned) -> Commands:
+    """Keep the result that was to be sent again."""
+    release(held, event)
+    held.finish(event.split_id, RESTORED, held.restored_withheld[event.split_id])
+    return (m.AcceptRestored(event.split_id),)
 
 
 SPLITS: Rules[RoundSplits, m.SplitsCommand] = Rules(
@@ -126,7 +133,7 @@ SPLITS: Rules[RoundSplits, m.SplitsCommand] = Rules(
     Rule(UNASSIGNED, m.SplitAssigned, to=ASSIGNED, do=assign),
     Rule(UNASSIGNED, m.SplitLeftOut, to=SKIPPED, do=skip),
     Rule(WITHHELD, m.SplitAssigned, to=ASSIGNED, do=give),
-    Rule(ASSIGNED, m.SplitReturned, when=is_withheld, to=WITHHELD, do=release),
+    Rule(ASSIGNED, m.SplitReturned, when=is_withheld, to=FINISHED, do=accept_restored),
     Rule(ASSIGNED, m.SplitReturned, when=lambda held, _: held.finishing_early, to=SKIPPED, do=skip_returned),
     Rule(ASSIGNED, m.SplitReturned, to=UNASSIGNED, do=put_back),
     Rule(ASSIGNED, m.SplitDone, to=FINISHED, do=accept),
@@ -223,10 +230,9 @@ def lose_replaced(held: RoundSplits, event: m.AttemptReplaced) -> Commands:
 def return_splits(held: RoundSplits, split_ids: Iterable[str], now: float, *, failed: bool) -> Commands:
     """Have splits read again, or skipped if the round finishes early."""
     returned = sorted(split_ids, key=held.rank.__getitem__)
-    for split_id in returned:
-        held.step_split(m.SplitReturned(now, split_id, failed))
+    commands = tuple(one for split_id in returned for one in held.step_split(m.SplitReturned(now, split_id, failed)))
     unread = tuple(held.splits[split_id] for split_id in returned if split_id not in held.restored_withheld)
-    return (m.SplitsReturned(unread),) if unread and not held.finishing_early else ()
+    return (*commands, m.SplitsReturned(unread)) if unread and not held.finishing_early else commands
 
 
 ATTEMPTS: Rules[RoundSplits, m.SplitsCommand] = Rules(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Attempt = tuple[int, int]
 """Subtask and attempt number."""
-_RESTORED: Attempt = (-1, 0)
+RESTORED: Attempt = (-1, 0)
 """A placeholder for an attempt of an earlier job whose result is in a checkpoint."""
 
 
@@ -48,7 +48,7 @@ class SplitPhase(MachineState):
 
     UNASSIGNED = "unassigned"
     WITHHELD = "withheld"
-    """Finished before a restore; the attempt that it is assigned to sends its result again."""
+    """Finished before a restore; the first attempt to register sends its result again."""
     ASSIGNED = "assigned"
     FINISHED = "finished"
     SKIPPED = "skipped"
@@ -93,7 +93,7 @@ class RoundSplits(Machine[SplitsEvent, SplitsCommand]):
         self,
         enumeration: Enumeration,
         finished: Mapping[str, int] = MappingProxyType({}),
-        withheld: Collection[str] = (),
+        withheld: Mapping[str, int] = MappingProxyType({}),
         *,
         begun: Collection[str] = (),
         reconnect_s: float = inf,
@@ -102,7 +102,7 @@ class RoundSplits(Machine[SplitsEvent, SplitsCommand]):
         """Start with every split unassigned, or restored from a checkpoint.
 
         `enumeration`: from `enumerate_splits`, its snapshots leased; at least one split. `finished`: restored splits
-        whose result was accepted, each with the offset that it ended at. `withheld`: restored splits whose result was
+        whose result was accepted, each with the offset that it ended at. `withheld`: the same of those whose result was
         held back by the gateway of their subtask. `begun`: restored splits that are read to their end even if the round
         finishes early: with an exchange, some of their rows are already among those of other splits. `reconnect_s`:
         seconds in which an attempt whose connection closed may reconnect, > 0; infinite: no limit. `retries`: how long
@@ -124,7 +124,7 @@ class RoundSplits(Machine[SplitsEvent, SplitsCommand]):
         self.order = tuple(self.splits)
         self.rank: Mapping[str, int] = MappingProxyType({split_id: rank for rank, split_id in enumerate(self.order)})
         self._by_bucket = MappingProxyType(by_bucket(enumeration.splits))
-        self.restored_withheld = frozenset(withheld)
+        self.restored_withheld = MappingProxyType(dict(withheld))
         self.begun = frozenset(begun)
         self.reconnect_s = reconnect_s
         self.retries = retries
@@ -149,7 +149,7 @@ class RoundSplits(Machine[SplitsEvent, SplitsCommand]):
         self.open = len(self.order) - len(finished)
         """How many splits are neither finished nor skipped."""
         self.finishes = UndoDict[str, tuple[Attempt, int]](
-            self.undo, {split_id: (_RESTORED, end) for split_id, end in finished.items()}
+            self.undo, {split_id: (RESTORED, end) for split_id, end in finished.items()}
         )
         self.disconnected_at = UndoDict[Attempt, float](self.undo)
         self.newest = UndoDict[int, int](self.undo)
@@ -270,6 +270,12 @@ class RoundSplits(Machine[SplitsEvent, SplitsCommand]):
     def step_connection(self, event: ConnectionMoved) -> tuple[SplitsCommand, ...]:
         """Take an event of a connection."""
         return self.connection_rules.step(self, self.connections, (event.subtask, event.attempt), event)
+
+    def finish(self, split_id: str, by: Attempt, end_offset: int) -> None:
+        """Note that a split is finished, and up to which offset."""
+        self.incomplete = self.incomplete or end_offset < end_of(self.splits[split_id])
+        self.finishes[split_id] = (by, end_offset)
+        self.open -= 1
 
     @property
     def has_free(self) -> bool:

@@ -43,7 +43,7 @@ def new() -> Splits:
 def restored() -> Splits:
     """Such a round whose first split is withheld."""
     splits = Enumeration((FIRST, SECOND), {}, (), behind=False)
-    return Splits(splits, withheld=(FIRST.split_id,), reconnect_s=5, retries=RetryPauses(2, 3))
+    return Splits(splits, withheld={FIRST.split_id: FIRST.stop}, reconnect_s=5, retries=RetryPauses(2, 3))
 
 
 def registered(subtask: int, attempt: int = 1, *restored: str) -> AttemptRegistered:
