@@ -131,6 +131,7 @@ class Coordinator:
         self.tables = container.tables()
         self.executor = container.executor()
         self.restorer = container.restorer()
+        self.upkeep = container.upkeep_jobs()
         self.checkpoints = cast("_KnownCheckpoints", container.checkpoints())
         container.components.reset_override()
         container.options.reset_override()

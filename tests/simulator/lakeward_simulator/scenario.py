@@ -24,6 +24,8 @@ from lakeward_simulator.world import World
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from lakeward_simulator.coordinator import Coordinator
+
 _PARTITIONED = 1 / 3
 """Share of the runs whose tables have a lake partitioning."""
 _NEVER_PARTITIONED = frozenset({4, 7, 16, 18, 20, 118, 304, 348, 443, 494, 2026112280612})
@@ -141,7 +143,7 @@ def come_to_rest(world: World) -> None:
             for sentence in left:
                 if sentence.startswith(ORPHAN):
                     world.checks.fail(f"it takes new rows to clean up: {sentence}")
-        _tidy(world, rows)
+        tidy(world, rows)
     if not world.checks.failures:
         world.checks.at_rest()
 
@@ -150,8 +152,11 @@ def _services(world: World) -> list[str]:
     return [*dict.fromkeys(one.service_name for one in world.coordinators)]
 
 
-def _tidy(world: World, rows: int) -> None:
-    """Start each service once more: it sweeps what earlier starts left, commits new rows if any, and ends in order."""
+def tidy(world: World, rows: int) -> None:
+    """Start each service once more: it sweeps what earlier starts left, commits new rows if any, and ends in order.
+
+    It does all upkeep before it ends: tasks of a job that it cancels would write after its own sweep, each time.
+    """
     for name in _services(world):
         world.run(25.0)
         for path in [*world.source.tables_by_path] if rows else ():
@@ -159,8 +164,13 @@ def _tidy(world: World, rows: int) -> None:
         last = world.start(name, final=True)
         _wait_for(world, world.checks.caught_up, f"the last records are in the lake, by {name}")
         world.run(6.0)
+        _wait_for(world, partial(_is_upkept, last), f"{name} has no upkeep left to do")
         last.stop()
         _wait_for(world, lambda: not world.running(), f"{name} has ended for the last time")
+
+
+def _is_upkept(coordinator: Coordinator) -> bool:
+    return not coordinator.upkeep.has_work
 
 
 def _wait_for(world: World, check: Callable[[], bool], what: str) -> None:
