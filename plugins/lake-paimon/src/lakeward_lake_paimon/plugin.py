@@ -69,11 +69,9 @@ class PaimonLakePlugin:
 
     def upkeep(self, task: UpkeepTask, attempt: int, check: Callable[[], None]) -> UpkeepResult:
         """See `lakeward.hooks.plugins.UpkeepLakePlugin`: the files of one bucket are merged."""
-        # Writers need no manifests.
-        from lakeward_lake_paimon.merge_files import merge_files  # noqa: PLC0415 - see above
-        from lakeward_lake_paimon.merge_task import pack_files  # noqa: PLC0415 - see above
-        from lakeward_lake_paimon.merge_task import unpack_task as unpack_merge  # noqa: PLC0415 - see above
+        from lakeward_lake_paimon import merge_files, merge_task  # noqa: PLC0415 - writers need no manifests
 
-        merge = unpack_merge(task.detail)
-        files = merge_files(open_storage(merge.location, merge.storage), merge, attempt, check)
-        return UpkeepResult(task.number, len(files), sum(one.size_bytes for one in files), pack_files(files))
+        merge = merge_task.unpack_task(task.detail)
+        files = merge_files.merge_files(open_storage(merge.location, merge.storage), merge, attempt, check)
+        size_bytes = sum(one.size_bytes for one in files)
+        return UpkeepResult(task.number, len(files), size_bytes, merge_task.pack_files(files))
