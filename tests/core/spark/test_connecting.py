@@ -11,8 +11,8 @@ from lakeward.spark.connecting import limited_connecting
 from lakeward_testing.waiting import wait_until
 
 
-def test_the_launcher_is_stopped_once_and_nothing_writes_into_its_folder_after_the_end(tmp_path: Path) -> None:
-    """A file that were written while the folder is deleted would stay, and the folder with it."""
+def test_the_launcher_is_stopped_and_nothing_writes_into_its_folder_after_the_end(tmp_path: Path) -> None:
+    """A file that is written while the folder is deleted stays, and the folder with it."""
     home, abandoned = OwnedFolder("launcher-", tmp_path), threading.Event()
     launcher = home.path / "bin" / "java"
     launcher.parent.mkdir()
