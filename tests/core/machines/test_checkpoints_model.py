@@ -107,6 +107,7 @@ SCRIPTED = [
 
 
 @pytest.mark.parametrize("mutant", [*GATEWAYS, *MACHINES])
+@pytest.mark.mutant
 def test_a_mutant_of_the_protocol_dies(mutant: type[Gateway | CheckpointCoordinator]) -> None:
     """The same game finds it: an invariant is broken, or a machine sees what cannot be."""
     part = "gateway" if issubclass(mutant, Gateway) else "machine"
@@ -117,6 +118,7 @@ def test_a_mutant_of_the_protocol_dies(mutant: type[Gateway | CheckpointCoordina
 
 
 @pytest.mark.parametrize(("mutant", "script"), SCRIPTED)
+@pytest.mark.mutant
 def test_a_rare_mutant_of_the_protocol_dies(
     mutant: type[CheckpointCoordinator], script: Callable[[type[World]], None]
 ) -> None:
@@ -126,6 +128,7 @@ def test_a_rare_mutant_of_the_protocol_dies(
         script(type(f"{mutant.__name__}World", (World,), {"machine": mutant}))
 
 
+@pytest.mark.mutant
 def test_the_mutant_that_counts_finishes_only_dies() -> None:
     """A finish that is held behind another data event is kept under a number that it is not sent with."""
 

@@ -439,6 +439,7 @@ def test_a_checkpoint_has_each_batch_once_and_a_restored_gang_loses_none() -> No
 
 
 @pytest.mark.parametrize("mutant", mutants.ALIGNMENTS)
+@pytest.mark.mutant
 def test_a_mutant_of_the_alignment_dies(mutant: type[BarrierAlignment]) -> None:
     game = type(f"{mutant.__name__}Game", (Gang,), {"alignment": mutant})
     with pytest.raises((AssertionError, IllegalEventError, KeyError)):
@@ -446,6 +447,7 @@ def test_a_mutant_of_the_alignment_dies(mutant: type[BarrierAlignment]) -> None:
 
 
 @pytest.mark.parametrize("mutant", mutants.QUEUES)
+@pytest.mark.mutant
 def test_a_mutant_of_the_queue_dies(mutant: type[OutputQueue]) -> None:
     game = type(f"{mutant.__name__}Game", (Gang,), {"queue": mutant})
     with pytest.raises((AssertionError, IllegalEventError, KeyError)):

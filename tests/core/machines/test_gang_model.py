@@ -175,6 +175,7 @@ def test_the_machine_holds_every_invariant() -> None:
         TakesCheckpointsAtOnce,
     ],
 )
+@pytest.mark.mutant
 def test_a_mutant_dies(mutant: type[GangMachine]) -> None:
     """The same game finds it."""
     game = type(f"{mutant.__name__}Game", (Launch,), {"machine": mutant})

@@ -428,6 +428,7 @@ def test_the_machine_wins_against_a_server_that_loses_delays_and_forgets() -> No
 
 
 @pytest.mark.parametrize(("target", "name", "wrong"), [pytest.param(*wrong, id=name) for name, wrong in LEASES.items()])
+@pytest.mark.mutant
 def test_the_game_finds_the_mutant_that(
     monkeypatch: pytest.MonkeyPatch, target: type, name: str, wrong: object
 ) -> None:

@@ -307,6 +307,7 @@ def test_the_machine_holds_every_invariant() -> None:
         SettlesTooEarly,
     ],
 )
+@pytest.mark.mutant
 def test_a_mutant_dies(mutant: type[LinkMachine]) -> None:
     """The same game finds it."""
     game = type(f"{mutant.__name__}Game", (Coordinator,), {"machine": mutant})

@@ -451,6 +451,7 @@ def test_the_machine_holds_every_invariant() -> None:
     ],
     ids=lambda mutate: mutate.__name__,
 )
+@pytest.mark.mutant
 def test_a_mutant_dies(mutate: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """The same game finds it."""
     mutate(monkeypatch)

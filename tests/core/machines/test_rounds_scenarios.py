@@ -711,6 +711,7 @@ KILLERS: Mapping[Callable[[pytest.MonkeyPatch], None], Callable[[], None]] = {
 
 
 @pytest.mark.parametrize("mutate", mutants.OF_DEADLINES, ids=lambda mutate: mutate.__name__)
+@pytest.mark.mutant
 def test_a_mutant_of_deadlines_dies(
     mutate: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

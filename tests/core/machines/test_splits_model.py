@@ -338,6 +338,7 @@ def test_the_machine_holds_every_invariant() -> None:
         RestsBeyondItsJob,
     ],
 )
+@pytest.mark.mutant
 def test_a_mutant_dies(mutant: type[Splits]) -> None:
     """The same game finds it."""
     game = type(f"{mutant.__name__}Game", (Subtasks,), {"machine": mutant})

@@ -477,6 +477,7 @@ FULL = partial(
     ],
     ids=lambda one: getattr(one, "__name__", ""),
 )  # fmt: skip
+@pytest.mark.mutant
 def test_each_known_bug_of_what_is_around_the_machine_is_found(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -75,6 +75,7 @@ def assert_one_owner(tmp_path: Path, table: TableSpec, counts: tuple[int, int, i
 @pytest.mark.parametrize(
     "bug", [bugs.restores_whole_segments, bugs.counts_own_rows_alone], ids=lambda one: one.__name__
 )
+@pytest.mark.mutant
 def test_each_known_bug_of_a_share_of_a_share_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bug: Callable[[pytest.MonkeyPatch], None]
 ) -> None:

@@ -177,6 +177,7 @@ def lie_over_segments(folder: Path) -> None:
     ],
     ids=lambda one: one.__name__,
 )  # fmt: skip
+@pytest.mark.mutant
 def test_each_known_bug_of_rows_in_a_spill_is_found(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
