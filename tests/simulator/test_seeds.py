@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 HERE = str(Path(__file__).parent)
 
 
-@pytest.mark.parametrize("seeds", [range(start, start + 20) for start in (0, 20, 40, 60)], ids=str)
+@pytest.mark.parametrize("seeds", [range(start, start + 20) for start in (0, 20)], ids=str)
 def test_everything_is_in_the_lake_once_and_nothing_is_left(seeds: range) -> None:
     failed = {seed: found for seed in seeds if (found := run_seed(seed).failures)}
     assert failed == {}
@@ -26,7 +26,7 @@ def test_a_seed_replays_exactly() -> None:
     assert run_seed(7, story=True).lines == run_seed(7, story=True).lines
 
 
-@pytest.mark.parametrize("seed", ["5", "96"])
+@pytest.mark.parametrize("seed", ["96"])
 def test_a_seed_replays_exactly_in_another_process_with_other_hashes(seed: str) -> None:
     told = []
     for hashes in ("1", "2"):
