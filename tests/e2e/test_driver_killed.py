@@ -32,22 +32,12 @@ STEPS = {
     "before a release": "before-release",
     "after a release": "after-release",
 }
-SOME = (
-    "after prepare",
-    "at the send of the lake commit",
-    "after the source commit",
-    "in the middle of writing",
-    "before a release",
-)
+SOME = ("at the send of the lake commit", "in the middle of writing")
 LATER = chosen(
     product(
         (LogTable, KeyTable), ("at the send of the lake commit", "after the lake commit", "in the middle of writing")
     ),
-    [
-        (LogTable, "after the lake commit"),
-        (KeyTable, "at the send of the lake commit"),
-        (KeyTable, "in the middle of writing"),
-    ],
+    [(LogTable, "after the lake commit"), (KeyTable, "at the send of the lake commit")],
 )
 
 

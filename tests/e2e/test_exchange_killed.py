@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakeward_e2e.kills import chosen
 from lakeward_e2e.tables import KeyTable, LogTable
 from lakeward_testing.waiting import wait_until
 
@@ -71,7 +72,7 @@ def has_checkpoint(world: World, log: LogTable, keyed: KeyTable, look: int) -> b
     return False
 
 
-@pytest.mark.parametrize("killed", ["driver", "java"])
+@pytest.mark.parametrize("killed", chosen(["driver", "java"], ["java"]))
 def test_a_killed_service_goes_on_from_its_checkpoint(world: World, killed: str) -> None:
     log, keyed = tables_of(world)
     slowed(world, log, keyed)

@@ -20,9 +20,9 @@ from lakeward_e2e.kills import chosen
 if TYPE_CHECKING:
     from lakeward_e2e.world import World
 
-OF_THE_LOG = [step for step in STEPS[::2] if step not in PHASES["restore"]]
-OF_THE_KEYED = [step for step in STEPS if step not in OF_THE_LOG]
-"""Each step with one of the tables, and with both of them where all kills are made."""
+OF_THE_LOG = ["gathering", "received", "overtaken-kept", "files-closed"]
+OF_THE_KEYED = ["connected", "aligning", "segment-written", "before-complete", *PHASES["restore"]]
+"""Steps of each phase with one of the tables; all steps with both of them where all kills are made."""
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.timeout(1200)]
 
 
