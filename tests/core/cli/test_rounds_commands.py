@@ -187,3 +187,23 @@ def test_rounds_that_run_on_another_table_than_the_one_asked_for_are_left_out(kn
 def test_a_round_of_a_service_that_is_gone_does_not_run(known: Lakeward, root: str) -> None:
     let_run(root, state="stopped")
     assert known("rounds", "-o", "json").document["running"] == []
+
+
+def names(said: Any) -> list[str]:  # noqa: ANN401 - what a command said
+    return [one["round"] for one in said.document["rounds"]]
+
+
+def test_rounds_are_listed_by_a_pattern_and_failed_ones_alone(known: Lakeward) -> None:
+    assert names(known("rounds", "list", "nyc.*", "-o", "json")) == [BAD.round_name, GOOD.round_name]
+    assert names(known("rounds", "list", "*.planes", "-o", "json")) == [BAD.round_name]
+    assert names(known("rounds", "list", "--failed", "-o", "json")) == [BAD.round_name]
+    assert known("rounds", "list", "nyc.flights", "--failed").out == "No round of nyc.flights has failed.\n"
+
+
+def test_rounds_are_listed_since_a_time(known: Lakeward) -> None:
+    history = RoundHistory(SmallFiles(str(Path("lakeward-state").resolve())), "nyc")
+    history.add(replace(GOOD, round_name="nyc-1-00/1-1-2", ended_ms=SystemClock().wall_ms()))
+    assert names(known("rounds", "list", "--since", "2h", "-o", "json")) == ["nyc-1-00/1-1-2"]
+    assert known("rounds", "list", "--failed", "--since", "2h").out == "No round has failed since then.\n"
+    wrong = known("rounds", "list", "--since", "yesterday")
+    assert (wrong.code, "--since: expected a number of seconds" in wrong.err) == (2, True)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import difflib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 from msgspec import structs
 
+from lakeward.cli.chosen_tables import METAVAR
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.open_plugins import open_history
 from lakeward.cli.output import Columns
 from lakeward.cli.service_line import see_service
+from lakeward.clock import SystemClock
+from lakeward.errors import UsageError
+from lakeward.model.durations import AS_TEXT, EXPECTED, parse_duration
+from lakeward.model.patterns import matches
 from lakeward.model.tables import TablePath
 from lakeward.observe.format import count, date_time, promise, seconds, size
 
@@ -25,18 +31,36 @@ _NAMES = ("ended", "table", "round", *_RESULT, "most of its time", "why")
 _RUNNING = ("started", "table", "round", "state", "for", "rows#", "splits done#", "slots#", "attempts#", "why it fails")
 _LIKE_MOST = 3
 """Tables that are named where the one that was asked for has no round."""
+_FAILED = frozenset({"failed", "fenced"})
 _SEQUENTIAL = ("enumerate", "lease", "launch", "job", "commit")
 
 
+def _age_s(_: click.Context, option: click.Parameter, text: str | None) -> float | None:
+    found = None if text is None else parse_duration(text)
+    if text is not None and found is None:
+        message = f"{option.opts[0]}: expected {EXPECTED}, {AS_TEXT}, found {text!r}"
+        raise UsageError(message)
+    return found
+
+
 @click.command("list")
-@click.argument("table", metavar="[DB.TABLE]", required=False)
+@click.argument("table", metavar=f"[{METAVAR}]", required=False)
+@click.option("--failed", is_flag=True, help="Only rounds that failed, or of which splits fail now.")
+@click.option(
+    "--since",
+    metavar="TIME",
+    callback=_age_s,
+    help="Only rounds that ended, or run, in the last 90s, 10m, 2h, 3d.",
+)
 @click.option(
     "--most", type=click.IntRange(min=1), default=20, show_default=True, help="Ended rounds that are listed, at most."
 )
 @with_common_options
 @pass_invocation
-def list_rounds(invocation: Invocation, *, table: str | None, most: int) -> None:
+def list_rounds(invocation: Invocation, *, table: str | None, failed: bool, since: float | None, most: int) -> None:
     """List the rounds that run and those that have ended, of DB.TABLE or of all tables, the newest first.
+
+    A pattern such as `db.*` means all tables that it matches.
 
     The service keeps the newest 100 of each table that have ended, across restarts; rounds that found nothing to do are
     left out. No service needs to run. `promise` says of a committed round whether the lake, at its end, was as recent
@@ -45,15 +69,16 @@ def list_rounds(invocation: Invocation, *, table: str | None, most: int) -> None
     Rounds that run come first, as the service reported them last: their phase, the attempts of their subtasks, and the
     newest error of a subtask whose splits were not read since.
     """
-    path = None if table is None else TablePath.parse(table)
     loaded = invocation.load()
     seen, every = see_service(loaded), open_history(loaded).read()
+    after_ms = None if since is None else SystemClock().wall_ms() - round(since * 1000)
+    wanted = _Wanted(None if table is None else TablePath.parse(table), after_ms, failed=failed)
     report = seen.report if seen.running else None
     told, seen_ms = ((), 0) if report is None else (report.running, report.written_ms)
-    asked = (pair for pair in told if path is None or pair[0].path == str(path))
+    asked = (pair for pair in told if wanted.has(pair[1], pair[0].path))
     running = sorted(asked, key=lambda pair: (-pair[1].started_ms, pair[0].path))
-    found = [one for one in every if path is None or one.table == str(path)][:most]
-    parts: list[str | Columns] = [Columns(_NAMES, [_row(one) for one in found]) if found else _nothing(path, every)]
+    found = [one for one in every if wanted.has(one, one.table)][:most]
+    parts: list[str | Columns] = [Columns(_NAMES, [_row(one) for one in found]) if found else _nothing(wanted, every)]
     if running:
         rows = [_running_row(table, one, seen_ms) for table, one in running]
         parts = ["Running:", Columns(_RUNNING, rows), "", "Ended:", *parts]
@@ -62,6 +87,23 @@ def list_rounds(invocation: Invocation, *, table: str | None, most: int) -> None
         "rounds": [round_document(one) for one in found],
     }
     invocation.output.show(document, *parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Which rounds are listed: of the tables that a name or a pattern matches, ended since a time, failed ones only."""
+
+    path: TablePath | None
+    after_ms: int | None
+    failed: bool
+
+    def has(self, one: RoundReport, table: str) -> bool:
+        """Return whether a round of a table is one of them. A running one has failed where its splits fail."""
+        if self.path is not None and not matches(str(self.path), TablePath.parse(table)):
+            return False
+        if self.after_ms is not None and one.ended_ms is not None and one.ended_ms < self.after_ms:
+            return False
+        return not self.failed or one.outcome in _FAILED or (one.ended_ms is None and bool(one.reason))
 
 
 def round_document(one: RoundReport) -> dict[str, object]:
@@ -93,12 +135,17 @@ def _running_row(table: TableReport, one: RoundReport, seen_ms: int) -> tuple[ob
     )
 
 
-def _nothing(path: TablePath | None, every: Sequence[RoundReport]) -> str:
+def _nothing(wanted: _Wanted, every: Sequence[RoundReport]) -> str:
+    path = wanted.path
+    of = "" if path is None else f" of {path}"
+    if wanted.failed or wanted.after_ms is not None:
+        what = "failed" if wanted.failed else "ended"
+        return f"No round{of} has {what}{'' if wanted.after_ms is None else ' since then'}."
     if path is None or not every:
-        return f"No round{'' if path is None else f' of {path}'} has ended yet."
+        return f"No round{of} has ended yet."
     known = sorted({one.table for one in every})
     like = difflib.get_close_matches(str(path), known, n=_LIKE_MOST)
-    return f"No round of {path} has ended yet. There are rounds of {', '.join(like or known[:_LIKE_MOST])}."
+    return f"No round{of} has ended yet. There are rounds of {', '.join(like or known[:_LIKE_MOST])}."
 
 
 def _row(one: RoundReport) -> tuple[object, ...]:

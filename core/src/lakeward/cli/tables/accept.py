@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lakeward.cli.chosen_tables import METAVAR, Done, chosen_tables, do_for_each
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.open_plugins import configured_table, open_records, opened_lake, opened_source
 from lakeward.clock import SystemClock
 from lakeward.coordinator.rounds.context import tiered_offsets
 from lakeward.errors import EXIT_FAILED
-from lakeward.model.tables import TablePath
 from lakeward.storage.commit_records import CommitRecord, lost_commits, stored_offsets
 from lakeward.storage.late_commits import went_back
 
 if TYPE_CHECKING:
     from lakeward.model.results import LakeHead
-    from lakeward.model.tables import TableSpec
+    from lakeward.model.tables import TablePath, TableSpec
     from lakeward.ports import Source
 
 
 @click.command("accept")
-@click.argument("table", metavar="DB.TABLE")
+@click.argument("table", metavar=METAVAR)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option(
     "--offsets",
@@ -37,7 +37,7 @@ def accept(invocation: Invocation, *, table: str, yes: bool, offsets: str) -> in
     """Accept what the lake has of DB.TABLE, and continue from there.
 
     Only for a table that `lakeward tables` shows as `lake-gone` or `offsets-back`. A running service continues at its
-    next try.
+    next try. A pattern such as `db.*` means all tables that it matches; each is asked for.
 
     `lake-gone`: the lake no longer has our commits. The table is tiered anew, from the earliest records that the source
     still has.
@@ -48,17 +48,23 @@ def accept(invocation: Invocation, *, table: str, yes: bool, offsets: str) -> in
     loaded = invocation.load()
     records = open_records(loaded)
     with opened_source(loaded) as source, opened_lake(loaded) as lake:
-        spec = configured_table(loaded, source, TablePath.parse(table))
-        found = _find(source, spec, records.read(spec.table_id), lake.head(spec.path), ours=offsets == "ours")
-    if found is None:
-        invocation.output.show({"table": table, "accepted": False}, f"{table}: there is nothing to accept.")
-        return 0
-    if not (yes or click.confirm(f"{found.wrong}\n{found.question}", err=True)):
-        invocation.output.show({"table": table, "accepted": False}, "Nothing was changed.")
-        return EXIT_FAILED
-    records.write(found.record)
-    invocation.output.show({"table": table, "accepted": True}, found.message)
-    return 0
+
+        def do(path: TablePath) -> Done:
+            spec = configured_table(loaded, source, path)
+            record, head = records.read(spec.table_id), lake.head(spec.path)
+            found = _find(source, spec, record, head, ours=offsets == "ours")
+            if found is None:
+                return _done(path, accepted=False, message=f"{path}: there is nothing to accept.")
+            if not (yes or click.confirm(f"{found.wrong}\n{found.question}", err=True)):
+                return _done(path, accepted=False, message="Nothing was changed.", code=EXIT_FAILED)
+            records.write(found.record)
+            return _done(path, accepted=True, message=found.message)
+
+        return do_for_each(invocation, table, chosen_tables(loaded, source, table), do)
+
+
+def _done(path: TablePath, *, accepted: bool, message: str, code: int = 0) -> Done:
+    return Done({"table": str(path), "accepted": accepted}, message, code)
 
 
 @dataclass(frozen=True, slots=True)

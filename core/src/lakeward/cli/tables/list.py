@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count as numbers
 from typing import TYPE_CHECKING
 
 import click
 from msgspec import structs
 
+from lakeward.cli.chosen_tables import METAVAR, chosen_tables, means_one
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.layouts import table_layouts
 from lakeward.cli.open_plugins import all_configured, configured_table, open_records, opened_lake, opened_source
@@ -14,8 +18,8 @@ from lakeward.cli.output import Columns
 from lakeward.cli.serving import find_services
 from lakeward.clock import SystemClock
 from lakeward.config.tables import excluded, table_rules
-from lakeward.model.tables import TablePath
-from lakeward.observe.condition import OK
+from lakeward.errors import LakewardError
+from lakeward.observe.condition import OK, STATUSES
 from lakeward.observe.control import read_control
 from lakeward.observe.format import ago, count, date_time, seconds, size
 from lakeward.observe.progress import format_exchange, format_lag
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
     from lakeward.model.status import RoundReport, UpkeepReport
     from lakeward.model.tables import TableSpec
     from lakeward.observe.services import Server, Services
+    from lakeward.ports import Source
 
 
 _NAMES = (
@@ -40,13 +45,40 @@ IMPOSSIBLE = "impossible"
 
 
 @click.command("list")
-@click.argument("table", metavar="[DB.TABLE]", required=False)
+@click.argument("table", metavar=f"[{METAVAR}]", required=False)
+@click.option(
+    "--status",
+    "statuses",
+    type=click.Choice(list(STATUSES)),
+    multiple=True,
+    help="Show only tables of this status; may be repeated.",
+)
+@click.option("--watch", is_flag=True, help="Show them again and again, until it is interrupted.")
+@click.option(
+    "--every",
+    type=click.FloatRange(min=0, min_open=True),
+    default=5.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long `--watch` waits in between.",
+)
 @click.option("--buckets", is_flag=True, help="Show the offsets of each bucket too.")
 @click.option("--wide", is_flag=True, help="Show all columns, empty ones too, and each table in one line.")
 @with_common_options
 @pass_invocation
-def list_tables(invocation: Invocation, *, table: str | None, buckets: bool, wide: bool) -> None:
+def list_tables(
+    invocation: Invocation,
+    *,
+    table: str | None,
+    statuses: tuple[str, ...],
+    watch: bool,
+    every: float,
+    buckets: bool,
+    wide: bool,
+) -> None:
     """Show DB.TABLE, or each table: status, offsets, lag, delivered and promised freshness, last round, lake layout.
+
+    A pattern such as `db.*` means all tables that it matches.
 
     Reads source and lake; no service needs to run. The status is `ok`, `new` (never tiered), `late` (rows have waited
     for longer than the promised freshness), `retrying`, `suspended`, `paused`, `lake-gone` (it had commits),
@@ -56,11 +88,45 @@ def list_tables(invocation: Invocation, *, table: str | None, buckets: bool, wid
     Empty columns are left out. Lines below a table have what has no room beside it: 160 characters where the width of
     the terminal is not known.
     """
-    path = None if table is None else TablePath.parse(table)
     loaded = invocation.load()
+    wanted = _Wanted(table, frozenset(statuses), buckets=buckets, wide=wide)
+    if not watch:
+        _show(invocation, loaded, wanted)
+        return
+    with suppress(KeyboardInterrupt):
+        _watch(invocation, loaded, wanted, every)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What is to be shown; `table` is a name, a pattern, or None for all; no `statuses` are all."""
+
+    table: str | None
+    statuses: frozenset[str]
+    buckets: bool
+    wide: bool
+
+
+def _watch(invocation: Invocation, loaded: Loaded, wanted: _Wanted, every_s: float) -> None:
+    """Show the tables until somebody interrupts it. What fails after the first look is shown, and tried again."""
+    clock = SystemClock()
+    for look in numbers():
+        if look:
+            clock.sleep(every_s)
+            click.clear()  # does nothing where this is no terminal
+        try:
+            _show(invocation, loaded, wanted)
+        except LakewardError as error:
+            if not look:
+                raise
+            invocation.output.show({"error": str(error), "code": error.code}, f"[{error.code}] {error}")
+
+
+def _show(invocation: Invocation, loaded: Loaded, wanted: _Wanted) -> None:
     services = find_services(loaded)
     now_ms = SystemClock().wall_ms()
-    lines = _look(loaded, services, now_ms, path)
+    every = _look(loaded, services, now_ms, wanted.table)
+    lines = [line for line in every if not wanted.statuses or line.report.shown.status in wanted.statuses]
     shown = (services.ours, *services.others)
     document = {
         "service": services.ours.document(),
@@ -69,10 +135,12 @@ def list_tables(invocation: Invocation, *, table: str | None, buckets: bool, wid
     }
     parts: list[str | Columns] = [f"service {one.name}: {one.message}" for one in shown]
     if lines:
-        parts.append(_overview(lines, now_ms, services=services.several, wide=wide))
+        parts.append(_overview(lines, now_ms, services=services.several, wide=wanted.wide))
+    elif every:
+        parts.append(f"None of {count(len(every), 'table')} is {' or '.join(sorted(wanted.statuses))}.")
     else:
         parts.append("The source has no table to tier.")
-    if buckets and lines:
+    if wanted.buckets and lines:
         parts += ["", _buckets(lines)]
     invocation.output.show(document, *parts)
 
@@ -86,12 +154,9 @@ def _table_document(line: TableLine) -> dict[str, object]:
     return fields | {"phase": report.status, "last_round": report.round}
 
 
-def _look(loaded: Loaded, services: Services, now_ms: int, path: TablePath | None) -> list[TableLine]:
+def _look(loaded: Loaded, services: Services, now_ms: int, text: str | None) -> list[TableLine]:
     with opened_source(loaded) as source, opened_lake(loaded) as lake:
-        found = all_configured(loaded, source) if path is None else [configured_table(loaded, source, path)]
-        tables = [table for table in found if table_rules(loaded, table.path).settings.include]
-        if path is not None and not tables:
-            raise excluded(path)
+        tables = _tables(loaded, source, text)
         layouts = {layout.table: layout for layout in table_layouts(loaded, tables)}
         served: dict[tuple[str, bool], tuple[Server, list[TableSpec]]] = {}
         for table in tables:
@@ -106,6 +171,18 @@ def _look(loaded: Loaded, services: Services, now_ms: int, path: TablePath | Non
     return [
         _with_layout(line, layouts.get(line.report.path)) for line in sorted(lines, key=lambda line: line.report.path)
     ]
+
+
+def _tables(loaded: Loaded, source: Source, text: str | None) -> Sequence[TableSpec]:
+    """Return all tables that are tiered, those that a pattern matches, or the one that is named."""
+    if text is not None and means_one(text):
+        (path,) = chosen_tables(loaded, source, text)
+        if not table_rules(loaded, path).settings.include:
+            raise excluded(path)
+        return [configured_table(loaded, source, path)]
+    chosen = None if text is None else chosen_tables(loaded, source, text)
+    every = [table for table in all_configured(loaded, source) if table_rules(loaded, table.path).settings.include]
+    return every if chosen is None else [table for table in every if table.path in chosen]
 
 
 def _context(loaded: Loaded, server: Server, now_ms: int) -> StatusContext:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from lakeward.cli.chosen_tables import METAVAR, Done, chosen_tables, do_for_each
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.open_plugins import opened_source
 from lakeward.cli.serving import find_services
@@ -14,22 +15,34 @@ from lakeward.model.tables import TablePath
 
 
 @click.command("tier-now")
-@click.argument("table", metavar="DB.TABLE")
+@click.argument("table", metavar=METAVAR)
 @with_common_options
 @pass_invocation
-def tier_now(invocation: Invocation, *, table: str) -> None:
-    """Ask the source to schedule DB.TABLE next, before its freshness makes it due."""
+def tier_now(invocation: Invocation, *, table: str) -> int:
+    """Ask the source to schedule DB.TABLE next, before its freshness makes it due.
+
+    A pattern such as `db.*` means all tables that it matches.
+    """
     loaded = invocation.load()
-    path = TablePath.parse(table)
-    if table_rules(loaded, path).settings.mode == MIRROR:
-        message = f"{path} is mirrored: the service schedules it by its freshness, and no other process can change that"
-        raise UsageError(message)
+    services = find_services(loaded)
     with opened_source(loaded) as source:
-        source.table(path)
-        asked = source.make_due([path])
-    if not asked:
-        message = f"source {loaded.settings.source.type!r}: cannot schedule {path} at once; its freshness decides when"
-        raise SourceError(message)
-    running = find_services(loaded).of(path).seen.running
-    found = "is tiered next" if running else "is due; no service reports that it runs, one that starts tiers it"
-    invocation.output.show({"table": str(path), "due": True, "running": running}, f"{path} {found}.")
+
+        def do(path: TablePath) -> Done:
+            if table_rules(loaded, path).settings.mode == MIRROR:
+                message = (
+                    f"{path} is mirrored: the service schedules it by its freshness, and no other process can change "
+                    "that"
+                )
+                raise UsageError(message)
+            source.table(path)
+            if not source.make_due([path]):
+                message = (
+                    f"source {loaded.settings.source.type!r}: cannot schedule {path} at once; its freshness decides "
+                    "when"
+                )
+                raise SourceError(message)
+            running = services.of(path).seen.running
+            found = "is tiered next" if running else "is due; no service reports that it runs, one that starts tiers it"
+            return Done({"table": str(path), "due": True, "running": running}, f"{path} {found}.")
+
+        return do_for_each(invocation, table, chosen_tables(loaded, source, table), do)
