@@ -69,10 +69,11 @@ def list_rounds(invocation: Invocation, *, table: str | None, failed: bool, sinc
     Rounds that run come first, as the service reported them last: their phase, the attempts of their subtasks, and the
     newest error of a subtask whose splits were not read since.
     """
+    path = None if table is None else TablePath.parse(table)
     loaded = invocation.load()
     seen, every = see_service(loaded), open_history(loaded).read()
     after_ms = None if since is None else SystemClock().wall_ms() - round(since * 1000)
-    wanted = _Wanted(None if table is None else TablePath.parse(table), after_ms, failed=failed)
+    wanted = _Wanted(path, after_ms, failed=failed)
     report = seen.report if seen.running else None
     told, seen_ms = ((), 0) if report is None else (report.running, report.written_ms)
     asked = (pair for pair in told if wanted.has(pair[1], pair[0].path))

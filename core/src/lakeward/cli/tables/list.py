@@ -19,6 +19,7 @@ from lakeward.cli.serving import find_services
 from lakeward.clock import SystemClock
 from lakeward.config.tables import excluded, table_rules
 from lakeward.errors import LakewardError
+from lakeward.model.tables import TablePath
 from lakeward.observe.condition import OK, STATUSES
 from lakeward.observe.control import read_control
 from lakeward.observe.format import ago, count, date_time, seconds, size
@@ -88,6 +89,8 @@ def list_tables(
     Empty columns are left out. Lines below a table have what has no room beside it: 160 characters where the width of
     the terminal is not known.
     """
+    if table is not None:
+        TablePath.parse(table)  # a mistake in it is told of, whatever else is wrong
     loaded = invocation.load()
     wanted = _Wanted(table, frozenset(statuses), buckets=buckets, wide=wide)
     if not watch:
