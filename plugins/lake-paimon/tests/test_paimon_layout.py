@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -131,6 +132,24 @@ def test_a_value_has_its_place(text: str, values: pa.Array, kind: Kind, expected
     one = PartitionField.parse(text)
     target = kind if one.transform == "truncate" else Kind({"year": "INT"}.get(one.transform, "STRING"))
     assert transformed(one, values, kind, target).to_pylist() == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (Kind("TINYINT"), pa.array([-128, -121, 127], pa.int8())),
+        (Kind("SMALLINT"), pa.array([-(2**15), 2**15 - 1], pa.int16())),
+        (Kind("INT"), pa.array([-(2**31), 2**31 - 1], pa.int32())),
+        (Kind("BIGINT"), pa.array([-(2**63), 2**63 - 1], pa.int64())),
+        (Kind("DECIMAL", digits=38), pa.array([Decimal(1 - 10**38), Decimal(10**38 - 1)], pa.decimal128(38, 0))),
+    ],
+    ids=str,
+)
+def test_the_least_numbers_of_a_type_are_truncated_to_the_least_one(kind: Kind, values: pa.Array) -> None:
+    found = transformed(PartitionField.parse("truncate(7, x)"), values, kind, kind).to_pylist()
+    least, greatest = int(values[0].as_py()), int(values[-1].as_py())
+    assert (int(found[0]), int(found[-1])) == (least, greatest - greatest % 7)
+    assert found == sorted(found)
 
 
 def test_decimals_are_truncated_by_their_whole_numbers() -> None:

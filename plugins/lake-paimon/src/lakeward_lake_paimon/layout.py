@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from lakeward.model.tables import TableSpec
     from lakeward_lake_paimon.task import WriterTask
 
-_WHOLE = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT"})
+_LEAST = {"TINYINT": -(2**7), "SMALLINT": -(2**15), "INT": -(2**31), "BIGINT": -(2**63)}
+_WHOLE = frozenset(_LEAST)
 _TIMED = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_LTZ"})
 _NEVER = frozenset({"FLOAT", "DOUBLE"})
 _SUFFIXES = {"year": "year", "month": "month", "day": "day", "hour": "hour", "bucket": "bucket", "truncate": "trunc"}
@@ -181,10 +182,11 @@ def _truncated(values: pa.Array, kind: Kind, width: int, target: pa.DataType) ->
     if kind.is_bytes:
         return pc.binary_slice(values, 0, width)
     found = pc.dictionary_encode(values)
-    numbers = [value_of(value, kind) for value in found.dictionary]
-    least = [number - number % width for number in numbers]
+    # Below the least one that the type has there is none: what lies there has that one.
+    end = 1 - 10**kind.digits if kind.root == "DECIMAL" else _LEAST[kind.root]
+    least = [max(number - number % width, end) for number in (value_of(value, kind) for value in found.dictionary)]
     if kind.root == "DECIMAL":
-        unscaled = pa.array([None if one is None else one for one in least], pa.decimal128(38, 0))
+        unscaled = pa.array(least, pa.decimal128(38, 0))
         # The whole numbers are those that the scale makes of the decimals.
         return _rescaled(unscaled, kind).cast(target).take(found.indices)
     return pa.array(least, target).take(found.indices)
