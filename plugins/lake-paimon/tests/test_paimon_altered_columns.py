@@ -11,6 +11,8 @@ import pytest
 
 from lakeward.errors import SchemaMismatchError
 from lakeward.model.results import CommitOutcome
+from lakeward.ports import ReadableLake
+from lakeward.ports.lake import LOST_COLUMNS
 from lakeward_testing.lake_tables import (
     COLUMNS,
     PATH,
@@ -140,3 +142,30 @@ def test_a_column_that_is_renamed_while_its_rows_are_written_has_their_values_un
     alter(options, renamed("name", "label"))
     assert lake.commit(tiering.request()) is CommitOutcome.LANDED
     assert read_table(PATH).to_pylist() == [{"id": 1, "label": "n1"}]
+
+
+@pytest.mark.parametrize(
+    ("changes", "lost", "names"),
+    [
+        ((), {}, ["n1"]),
+        ((dropped("name"),), {"name": "somebody else dropped it"}, None),
+        ((renamed("name", "label"),), {"name": "somebody else renamed it to 'label'"}, None),
+        ((dropped("name"), added("name")), {}, [None]),
+    ],
+    ids=["as it was", "dropped", "renamed", "dropped and added"],
+)
+def test_verify_is_told_of_columns_that_the_table_once_had(  # noqa: PLR0917 - parameters
+    plugin: PaimonLakePlugin,
+    lake: Lake,
+    options: PaimonOptions,
+    changes: tuple[Alter, ...],
+    lost: dict[str, str],
+    names: list[str | None] | None,
+) -> None:
+    tier(plugin, lake, 1, log_table(buckets=1))
+    for change in changes:
+        alter(options, change)
+    assert isinstance(lake, ReadableLake)
+    first, rows = lake.read_rows(PATH, 2)
+    assert json.loads(first.schema.metadata[LOST_COLUMNS]) == lost
+    assert (rows["name"].to_pylist() if "name" in rows.schema.names else None) == names

@@ -20,6 +20,7 @@ from lakeward.model.upkeep import UpkeepOutcome
 from lakeward_lake_paimon import files, fitting
 from lakeward_lake_paimon.commit import SnapshotBuilder, next_sequence, round_change, stamp_change
 from lakeward_lake_paimon.expire import expire
+from lakeward_lake_paimon.file_checks import wrong_in_files
 from lakeward_lake_paimon.fitting import missing_fields
 from lakeward_lake_paimon.offsets import carries_offsets
 from lakeward_lake_paimon.open_catalog import open_catalog
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from lakeward.model.results import CommitRequest, LakeHead
     from lakeward.model.tables import TablePath, TableSpec
     from lakeward.model.upkeep import UpkeepCommit, UpkeepPlan
-    from lakeward.ports import CheckResult, Clock, ServerLake
+    from lakeward.ports import CheckResult, Clock, FileDifference, ServerLake
     from lakeward_lake_paimon.commit import Change
     from lakeward_lake_paimon.options import PaimonOptions
     from lakeward_lake_paimon.table import HeldTable, Table
@@ -49,7 +50,7 @@ _TRIES = 50
 
 
 class PaimonLake:
-    """See `lakeward.ports.Lake`, `ReadableLake` and `UpkeepLake`."""
+    """See `lakeward.ports.Lake`, `ReadableLake`, `FileCheckedLake` and `UpkeepLake`."""
 
     name = "paimon"
 
@@ -92,6 +93,10 @@ class PaimonLake:
     def read_rows(self, path: TablePath, snapshot_id: int) -> Iterator[pa.RecordBatch]:
         """See `lakeward.ports.ReadableLake.read_rows`."""
         return snapshot_rows(self._storage, self._load(path).location, snapshot_id)
+
+    def check_files(self, path: TablePath, snapshot_id: int, most: int | None) -> Iterator[FileDifference]:
+        """See `lakeward.ports.FileCheckedLake.check_files`."""
+        return wrong_in_files(self._storage, self._load(path).location, snapshot_id, most)
 
     def stamp(self, path: TablePath, incarnation: Incarnation) -> LakeHead:
         """See `lakeward.ports.Lake.stamp`."""

@@ -9,16 +9,17 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeward.errors import LakeError, StorageError
-from lakeward_lake_paimon.avro_file import AvroError, read_avro
+from lakeward.errors import LakeError
+from lakeward.ports.lake import LOST_COLUMNS
 from lakeward_lake_paimon.kinds import arrow_type, parse_kind
 from lakeward_lake_paimon.merging import merge_runs
 from lakeward_lake_paimon.parquet_batches import read_batches
+from lakeward_lake_paimon.snapshot_files import StoredTable, live_entries, read_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -26,11 +27,8 @@ if TYPE_CHECKING:
     from lakeward_lake_paimon.storage import Storage
 
 _BATCH_ROWS = 65_536
-_DELETED = 1
 _GONE_KINDS = pa.array([1, 3], pa.int8())
 """Row kinds of rows that are no more: from before an update, and deleted."""
-
-_Json = dict[str, Any]
 
 
 def snapshot_rows(storage: Storage, location: str, snapshot_id: int) -> Iterator[pa.RecordBatch]:
@@ -39,13 +37,10 @@ def snapshot_rows(storage: Storage, location: str, snapshot_id: int) -> Iterator
     Raises:
         LakeError: the snapshot, or a file of it, is gone or cannot be read.
     """
-    try:
-        reader = _Reader(storage, location, snapshot_id)
+    with read_errors(f"{location}: snapshot {snapshot_id}"):
+        reader = _Reader(StoredTable(storage, location), snapshot_id)
         yield pa.RecordBatch.from_arrays([pa.nulls(0, one.type) for one in reader.schema], schema=reader.schema)
         yield from reader.rows()
-    except (OSError, StorageError, AvroError, KeyError, ValueError, pa.ArrowException) as broken:
-        message = f"{location}: snapshot {snapshot_id} cannot be read: {broken}"
-        raise LakeError(message) from broken
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +55,15 @@ class _File:
 class _Reader:
     """Reads one snapshot."""
 
-    def __init__(self, storage: Storage, location: str, snapshot_id: int) -> None:
-        self._storage = storage
-        self._location = location
-        said = json.loads(self._bytes(f"{location}/snapshot/snapshot-{snapshot_id}"))
+    def __init__(self, stored: StoredTable, snapshot_id: int) -> None:
+        self._stored = stored
+        self._storage = stored.storage
+        said = stored.snapshot(snapshot_id)
         self._lists = (said["baseManifestList"], said["deltaManifestList"])
-        self._schemas: dict[int, _Json] = {}
-        newest = max(int(one.partition("-")[2]) for one in storage.names(f"{location}/schema") if one[:7] == "schema-")
-        self._now = self._schema(newest)
+        self._now = stored.schema(stored.schema_ids()[-1])
         kinds = {one["name"]: parse_kind(one["type"]) for one in self._now["fields"]}
-        self.schema = pa.schema([(name, arrow_type(kind)) for name, kind in kinds.items()])
+        columns = pa.schema([(name, arrow_type(kind)) for name, kind in kinds.items()])
+        self.schema = columns.with_metadata({LOST_COLUMNS: json.dumps(_lost_columns(stored)).encode()})
         self._fine_ids = {one["id"] for one in self._now["fields"] if kinds[one["name"]].has_nanoseconds}
 
     def rows(self) -> Iterator[pa.RecordBatch]:
@@ -80,43 +74,23 @@ class _Reader:
                 yield from table.to_batches()
 
     def _buckets(self) -> Mapping[tuple[bytes, int], list[_File]]:
-        live: dict[tuple[bytes, int, str, int], _Json] = {}
-        for name in self._lists:
-            for manifest in self._records(name):
-                for entry in self._records(manifest["_FILE_NAME"]):
-                    file = entry["_FILE"]
-                    key = (entry["_PARTITION"], entry["_BUCKET"], file["_FILE_NAME"], file["_LEVEL"])
-                    if entry["_KIND"] == _DELETED:
-                        del live[key]
-                    else:
-                        live[key] = file
+        manifests = [manifest for name in self._lists for manifest in self._stored.records(name)]
+        entries = (entry for one in manifests for entry in self._stored.records(one["_FILE_NAME"]))
+        live, wrong = live_entries(entries)
+        if wrong:
+            entry, what = wrong[0]
+            message = f"a manifest says that {entry['_FILE']['_FILE_NAME']} is {what}"
+            raise LakeError(message)
         found: dict[tuple[bytes, int], list[_File]] = defaultdict(list)
-        folders = self._folders()
-        for (partition, bucket, name, level), file in live.items():
-            path = file.get("_EXTERNAL_PATH") or folders[name]
+        folders = self._stored.folders()
+        for (partition, bucket, name, level), entry in live.items():
+            file = entry["_FILE"]
+            path = file.get("_EXTERNAL_PATH") or folders.get(name)
+            if path is None:
+                raise FileNotFoundError(name)
             numbers = (level, file["_SCHEMA_ID"], file["_MIN_SEQUENCE_NUMBER"])
             found[partition, bucket].append(_File(path, *numbers, file["_MIN_KEY"]))
         return found
-
-    def _folders(self) -> dict[str, str]:
-        """Return the path of each data file by its name: names are unique, and so no partition has to be named."""
-        found = self._storage.list(self._location)
-        return {one.rpartition("/")[2]: one for one in found if one.endswith(".parquet")}
-
-    def _records(self, name: str) -> Iterator[_Json]:
-        return read_avro(self._bytes(f"{self._location}/manifest/{name}"))
-
-    def _bytes(self, path: str) -> bytes:
-        found = self._storage.read(path)
-        if found is None:
-            raise FileNotFoundError(path)
-        return found
-
-    def _schema(self, number: int) -> _Json:
-        if number not in self._schemas:
-            stored = json.loads(self._bytes(f"{self._location}/schema/schema-{number}"))
-            self._schemas[number] = stored
-        return self._schemas[number]
 
     def _appended(self, files: Iterable[_File]) -> Iterator[pa.Table]:
         for file in sorted(files, key=lambda one: one.first_sequence):
@@ -156,7 +130,7 @@ class _Reader:
 
     def _then(self, file: _File) -> dict[int, str]:
         """Return the names that the columns had when a file was written, by their ids."""
-        return {one["id"]: one["name"] for one in self._schema(file.schema_id)["fields"]}
+        return {one["id"]: one["name"] for one in self._stored.schema(file.schema_id)["fields"]}
 
     def _fine(self, then: Mapping[int, str]) -> set[str]:
         """Return the names of a file's columns that have nanoseconds."""
@@ -173,3 +147,21 @@ class _Reader:
                     pc.cast(batch.column(name), field.type) if there else pa.nulls(batch.num_rows, field.type)
                 )
             yield pa.table(columns)
+
+
+def _lost_columns(stored: StoredTable) -> dict[str, str]:
+    """Return each column that an earlier schema has and the present one has not, and what became of it.
+
+    Lakeward only ever adds columns.
+    """
+    schemas = [stored.schema(number) for number in stored.schema_ids()]
+    present = {one["id"]: one["name"] for one in schemas[-1]["fields"]}
+    lost: dict[str, str] = {}
+    for schema in schemas:
+        for field in schema["fields"]:
+            if field["name"] not in present.values():
+                now = present.get(field["id"])
+                lost[field["name"]] = (
+                    "somebody else dropped it" if now is None else f"somebody else renamed it to {now!r}"
+                )
+    return lost
