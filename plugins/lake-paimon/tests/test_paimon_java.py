@@ -14,6 +14,7 @@ import pytest
 
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import Change
+from lakeward.ports import FileCheckedLake
 from lakeward_lake_paimon.binary_row import decode_row
 from lakeward_lake_paimon.local_storage import LocalStorage
 from lakeward_lake_paimon.options import PaimonOptions
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from lakeward.model.tables import TableSpec
+    from lakeward.model.tables import TablePath, TableSpec
     from lakeward.ports import Lake
     from lakeward_lake_paimon.plugin import PaimonLakePlugin
 
@@ -61,6 +62,12 @@ def tier(plugin: PaimonLakePlugin, lake: Lake, table: TableSpec, rows: list[dict
     split = log_split(table, 0, told.get("partition", ()))
     tiering.write(split, [source_batch(table.schema, rows, changes=told.get("changes"))])
     assert lake.commit(tiering.request(source_path="/offsets")) is CommitOutcome.LANDED
+
+
+def check_claims(lake: Lake, path: TablePath = PATH) -> None:
+    """Compare what is said of all files, those of Java's writer among them, with the files."""
+    assert isinstance(lake, FileCheckedLake)
+    assert list(lake.check_files(path, head_of(lake, path).snapshot_id or 0, None)) == []
 
 
 @pytest.mark.parametrize("system", [True, False], ids=["legacy", "clean"])
@@ -196,7 +203,9 @@ def test_java_and_we_take_turns_on_a_key_table_and_the_last_change_of_a_key_coun
         expected |= {"0": f"java {number}", str(number): "we", str(100 + number): "java"}
     found = java.rows(java.table(options.warehouse, "shop.orders"))
     assert sorted(found) == sorted(expected.items())
+    check_claims(lake)
     compact(plugin, lake)
+    check_claims(lake)
     assert sorted(java.rows(java.table(options.warehouse, "shop.orders"))) == sorted(found)
 
 
@@ -215,6 +224,7 @@ def test_java_compacts_what_we_wrote_while_a_round_runs_and_the_round_lands(
     found = java.rows(java.table(options.warehouse, "shop.orders"))
     assert found == [("2", None), ("3", None), ("4", None), ("7", "late")]
     assert head_of(lake).files == 2
+    check_claims(lake)
 
 
 def test_java_appends_to_our_log_table_and_we_to_its(
@@ -226,6 +236,7 @@ def test_java_appends_to_our_log_table_and_we_to_its(
         java.write(java.table(options.warehouse, "shop.orders"), [(10 * number, "java")])
     found = [one[0] for one in java.rows(java.table(options.warehouse, "shop.orders"), "id")]
     assert found == ["1", "10", "2", "20", "3", "30"]
+    check_claims(lake)
 
 
 @pytest.mark.parametrize("keyed", [False, True], ids=["log", "key"])
@@ -250,6 +261,7 @@ def test_we_say_of_columns_what_javas_writer_says_of_the_same_rows(
     ours, theirs = said_of(options, "orders"), said_of(options, "copied")
     assert {key: (value, theirs.get(key)) for key, value in ours.items() if value != theirs.get(key)} == {}
     assert ours.keys() == theirs.keys()
+    check_claims(lake, replace(PATH, table="copied"))
 
 
 def said_of(options: PaimonOptions, name: str) -> dict[str, Any]:
