@@ -328,14 +328,14 @@ def test_executors_get_the_catalogs_properties_of_files_and_no_others(
 ) -> None:
     said = {"s3.endpoint": "https://store", "token": TOKEN, "header.X-Secret": "none", "warehouse": "lake"}
     catalog.between = lambda _, path: (200, {"defaults": said, "overrides": {}}) if path == "v1/config" else None
-    assert RestCatalog(options.uri, "lake", {"s3.region": "here", "token": TOKEN}).properties == {
+    assert RestCatalog(options.uri, "lake", {"s3.region": "here", "token": TOKEN}, 60.0).properties == {
         "s3.endpoint": "https://store",
         "s3.region": "here",
     }
 
 
 def test_a_token_with_a_line_end_is_taken(catalog: RestCatalogServer) -> None:
-    assert RestClient(catalog.uri, "lake", {"token": f"{TOKEN}\n"}).get("databases").is_good
+    assert RestClient(catalog.uri, "lake", {"token": f"{TOKEN}\n"}, 60.0).get("databases").is_good
 
 
 def test_a_catalog_that_refuses_the_token_is_named(
@@ -354,6 +354,7 @@ def test_a_catalog_that_refuses_the_token_is_named(
         ("thrift://host", {}, r"lake\.uri: expected the address of a REST catalog"),
         ("http://host", {"token.provider": "dlf"}, "expected bear"),
         ("http://me:sesame@host", {}, "found 'one with a user or password'"),
+        ("http://host/x?token=sesame", {}, "found 'one with parameters'"),
         ("http://host", {"token": "sesame\nX-More: 1"}, "printable ASCII"),
         ("http://host", {"header.X-Key": "sesam\u00e9"}, "printable ASCII"),
     ],

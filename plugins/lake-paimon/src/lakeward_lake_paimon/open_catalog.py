@@ -24,7 +24,7 @@ def open_catalog(options: PaimonOptions) -> Catalog:
         StorageError: the warehouse cannot be written.
     """
     if options.metastore == "rest":
-        return RestCatalog(options.uri, options.warehouse, options.properties)
+        return RestCatalog(options.uri, options.warehouse, options.properties, options.commit_timeout_s)
     if options.uri:
         key = "lake.uri"
         raise ConfigError(key, 'no such key with lake.metastore = "filesystem"', options.uri)

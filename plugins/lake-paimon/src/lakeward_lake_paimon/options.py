@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from lakeward.model.options import Meta, Options
+from lakeward.model.settings import COMMIT_TIMEOUT_S
 
 _LOCKED = (
     "Tables of a {} catalog are committed to under a lock that only Paimon's own code takes: leave them to Fluss's own "
@@ -64,3 +65,6 @@ class PaimonOptions(Options, frozen=True, kw_only=True):
         ),
     ] = "own"
     keep_snapshots: Annotated[int, Meta(gt=0, description="So many of the newest snapshots of a table are kept.")] = 20
+    commit_timeout_s: Annotated[
+        float, Meta(gt=0, description="Seconds that one call to the catalog may take; then its outcome is unknown.")
+    ] = COMMIT_TIMEOUT_S

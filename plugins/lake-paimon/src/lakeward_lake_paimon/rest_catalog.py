@@ -34,9 +34,9 @@ class RestCatalog:
     renames = True
     places = True
 
-    def __init__(self, uri: str, warehouse: str, properties: Mapping[str, str]) -> None:
-        """Ask the catalog for its configuration. Raises as `RestClient`."""
-        self._client = RestClient(uri, warehouse, properties)
+    def __init__(self, uri: str, warehouse: str, properties: Mapping[str, str], timeout_s: float) -> None:
+        """Ask the catalog for its configuration; arguments and errors are those of `RestClient`."""
+        self._client = RestClient(uri, warehouse, properties, timeout_s)
         self._warehouse = warehouse
         self._heads = Heads(self._client)
         # Writers get these and nothing else: neither the token nor a header.

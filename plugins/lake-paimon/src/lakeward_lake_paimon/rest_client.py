@@ -1,8 +1,15 @@
-"""Calls to a REST catalog of Paimon (its OpenAPI document, `rest-catalog-open-api.yaml`). Each request is sent once."""
+"""Calls to a REST catalog of Paimon (its OpenAPI document, `rest-catalog-open-api.yaml`).
+
+Each request is sent once, and again only where the catalog has put it off: it says so before it does anything. Should
+the first copy have landed all the same, the second one finds another head, and what has landed is looked up.
+"""
 
 from __future__ import annotations
 
 import http.client
+import os
+import socket
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus, urlencode, urlsplit
@@ -17,20 +24,24 @@ if TYPE_CHECKING:
     from lakeward.model.tables import TablePath
 
 DATABASE, TABLE, SNAPSHOT = "DATABASE", "TABLE", "SNAPSHOT"
-_TIMEOUT_S = 60
+_PAUSE_S = 1.0
+"""Where the catalog does not say for how many seconds, or says 0."""
+_PAUSES_SHARE = 0.25
+"""Part of the time limit that a call may spend in pauses: a commit is sent several times, and has four limits' time."""
 _OK, _MULTIPLE_CHOICES = 200, 300
-_NOT_FOUND, _TIMED_OUT, _CONFLICT = 404, 408, 409
-_SERVER_ERROR, _NOT_IMPLEMENTED = 500, 501
+_NOT_FOUND, _TIMED_OUT, _CONFLICT, _THROTTLED = 404, 408, 409, 429
+_SERVER_ERROR, _NOT_IMPLEMENTED, _UNAVAILABLE = 500, 501, 503
 _HEADER = "header."
 _TOKEN, _PROVIDER, _BEARER = "token", "token.provider", "bear"
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a catalog answered."""
+    """What a catalog answered. `retry_after` is its header of that name."""
 
     status: int
     body: Mapping[str, Any]
+    retry_after: str | None = None
 
     @property
     def is_good(self) -> bool:
@@ -50,7 +61,16 @@ class Answer:
     @property
     def is_lost(self) -> bool:
         """Whether it cannot be told if the request was carried out: who answers so may not be the catalog itself."""
-        return self.status == _TIMED_OUT or (self.status >= _SERVER_ERROR and self.status != _NOT_IMPLEMENTED)
+        lost = self.status in {_TIMED_OUT, _THROTTLED}
+        return lost or (self.status >= _SERVER_ERROR and self.status != _NOT_IMPLEMENTED)
+
+    @property
+    def pause_s(self) -> float | None:
+        """For how long the catalog wants to be left alone, None if it has answered."""
+        named = self.retry_after
+        if self.status != _THROTTLED and (self.status != _UNAVAILABLE or named is None):
+            return None
+        return max(_PAUSE_S, float(named)) if named is not None and named.isdecimal() else _PAUSE_S
 
     @property
     def missing(self) -> str:
@@ -65,8 +85,10 @@ class Answer:
 class RestClient:
     """One catalog, and one warehouse of it. `properties` are ours and the catalog's, as it wants them merged."""
 
-    def __init__(self, uri: str, warehouse: str, properties: Mapping[str, str]) -> None:
+    def __init__(self, uri: str, warehouse: str, properties: Mapping[str, str], timeout_s: float) -> None:
         """Ask the catalog for the configuration of the warehouse; `warehouse` is the name that it has there.
+
+        Nothing is waited for longer than `timeout_s`: neither the first byte of an answer nor any after it.
 
         Raises:
             ConfigError: the address or the way to log in is none that is known here.
@@ -77,10 +99,13 @@ class RestClient:
         key, expected = "lake.uri", "the address of a REST catalog, such as https://host/path"
         if "@" in place.netloc:
             raise ConfigError(key, f"{expected}; a token is given in [lake.properties]", "one with a user or password")
+        if place.query or place.fragment:
+            raise ConfigError(key, f"{expected}; a token is given in [lake.properties]", "one with parameters")
         if place.scheme not in {"http", "https"} or not place.netloc:
             raise ConfigError(key, expected, uri or "nothing")
         self.uri = uri.rstrip("/")
         self._host, self._path, self._secure = place.netloc, place.path.rstrip("/"), place.scheme == "https"
+        self._timeout_s = timeout_s
         self._headers = _headers(properties)
         self._prefix = ""
         said = self.get("config", {"warehouse": warehouse} if warehouse else {})
@@ -100,10 +125,10 @@ class RestClient:
         try:
             answer = self._send("GET", f"{path}{told}", None)
         except OSError as lost:
-            message = f"{self.uri}: the catalog does not answer: {lost}"
+            message = f"{self.uri}: {_why(lost)}"
             raise LakeAwayError(message) from lost
         if answer.is_lost:
-            message = f"{self.uri}: the catalog does not answer: {answer}"
+            message = f"{self.uri}: {answer}"
             raise LakeAwayError(message)
         return answer
 
@@ -130,10 +155,22 @@ class RestClient:
         return f"databases/{quote_plus(database)}/tables"
 
     def _send(self, method: str, path: str, data: bytes | None) -> Answer:
+        remaining_s = self._timeout_s * _PAUSES_SHARE
+        while True:
+            answer = self._send_once(method, path, data)
+            pause_s = answer.pause_s
+            if pause_s is None:
+                return answer
+            time.sleep(min(pause_s, remaining_s))
+            remaining_s -= pause_s
+            if remaining_s < 0:
+                return answer
+
+    def _send_once(self, method: str, path: str, data: bytes | None) -> Answer:
         make = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
         headers = {**self._headers, "Content-Type": "application/json", "Accept": "application/json"}
         try:
-            connection = make(self._host, timeout=_TIMEOUT_S)
+            connection = make(self._host, timeout=self._timeout_s)
             try:
                 connection.request(method, f"{self._path}/v1/{self._prefix}{path}", body=data, headers=headers)
                 answer = connection.getresponse()
@@ -141,9 +178,20 @@ class RestClient:
             finally:
                 connection.close()
         except http.client.HTTPException as broken:
+            if isinstance(broken, OSError):
+                raise  # the connection was closed before anything came
             message = f"the answer is none of HTTP: {broken!r}"
             raise OSError(message) from broken
-        return Answer(answer.status, _json(text))
+        return Answer(answer.status, _json(text), answer.getheader("Retry-After"))
+
+
+def _why(lost: OSError) -> str:
+    """Return why no answer came, in words that are the same for every call."""
+    if isinstance(lost, socket.gaierror):
+        return "the host name does not resolve"
+    if isinstance(lost, TimeoutError):
+        return "no answer in time"
+    return os.strerror(lost.errno).lower() if lost.errno else str(lost)
 
 
 def _json(text: bytes) -> Mapping[str, Any]:

@@ -63,17 +63,19 @@ class _Table:
 
 @dataclass
 class RestCatalogServer:
-    """What the catalog knows. `before_commit` and `after_commit` are called with each commit's snapshot.
+    """What the catalog knows.
 
-    `between` may answer in the catalog's place, as a proxy does. `tells_old` is whether snapshots below the head are
-    told.
+    `before_commit` and `after_commit` are called with each commit's snapshot; the latter may return another answer.
+    `between` may answer in the catalog's place, as a proxy does; `retry_after` is a header of answers that put a
+    request off. `tells_old` is whether snapshots below the head are told.
     """
 
     root: Path
     uri: str = ""
     before_commit: Callable[[dict[str, Any]], None] | None = None
-    after_commit: Callable[[dict[str, Any]], None] | None = None
+    after_commit: Callable[[dict[str, Any]], Answer | None] | None = None
     between: Callable[[str, str], Answer | None] | None = None
+    retry_after: str | None = None
     tells_old: bool = True
     seen: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     _tables: dict[str, dict[str, _Table]] = field(default_factory=dict)
@@ -126,7 +128,7 @@ class RestCatalogServer:
         with self._lock:
             answer = self._answer(method, parts[2:], body)
         if parts[-1] == "commit" and self.after_commit is not None:
-            self.after_commit(body["snapshot"])
+            return self.after_commit(body["snapshot"]) or answer
         return answer
 
     def commit_as_another(self, database: str, table: str, snapshot: dict[str, Any]) -> None:
@@ -312,5 +314,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
+        if status in {429, 503} and self.catalog.retry_after is not None:
+            self.send_header("Retry-After", self.catalog.retry_after)
         self.end_headers()
         self.wfile.write(data)
