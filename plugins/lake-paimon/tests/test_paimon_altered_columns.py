@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -13,6 +13,7 @@ from lakeward.errors import SchemaMismatchError
 from lakeward.model.results import CommitOutcome
 from lakeward.ports import ReadableLake
 from lakeward.ports.lake import LOST_COLUMNS
+from lakeward_paimon_kit.altering import added, alter, dropped, renamed
 from lakeward_testing.lake_tables import (
     COLUMNS,
     PATH,
@@ -31,9 +32,9 @@ if TYPE_CHECKING:
     from lakeward.ports import Lake
     from lakeward_lake_paimon.options import PaimonOptions
     from lakeward_lake_paimon.plugin import PaimonLakePlugin
+    from lakeward_paimon_kit.altering import Alter
 
     ReadTable = Callable[[TablePath], pa.Table]
-    Alter = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 
 RENAMED = (
     r"^shop\.orders: the lake table does not fit: expected column 'name', found field 1 renamed to 'label' by somebody "
@@ -54,31 +55,9 @@ def tier(plugin: PaimonLakePlugin, lake: Lake, number: int, table: TableSpec) ->
     assert lake.commit(tiering.request()) is CommitOutcome.LANDED
 
 
-def alter(options: PaimonOptions, change: Alter) -> bytes:
-    """Write the next schema, as another engine does; return it."""
-    folder = Path(options.warehouse) / "shop.db" / "orders" / "schema"
-    newest = max(int(one.name.partition("-")[2]) for one in folder.iterdir())
-    said = json.loads((folder / f"schema-{newest}").read_bytes())
-    said |= {"id": newest + 1, "fields": change(said["fields"])}
-    said["highestFieldId"] = max(said["highestFieldId"], *(one["id"] for one in said["fields"]))
-    data = json.dumps(said).encode()
-    (folder / f"schema-{newest + 1}").write_bytes(data)
-    return data
-
-
-def renamed(old: str, new: str) -> Alter:
-    """Return what renames a column."""
-    return lambda fields: [one | {"name": new} if one["name"] == old else one for one in fields]
-
-
-def dropped(name: str) -> Alter:
-    """Return what drops a column."""
-    return lambda fields: [one for one in fields if one["name"] != name]
-
-
-def added(name: str) -> Alter:
-    """Return what adds a text column."""
-    return lambda fields: [*fields, {"id": 50, "name": name, "type": "STRING"}]
+def folder_of(options: PaimonOptions) -> Path:
+    """Return where the table lies."""
+    return Path(options.warehouse) / "shop.db" / "orders"
 
 
 @pytest.mark.parametrize("keyed", [False, True], ids=["log", "key"])
@@ -90,8 +69,8 @@ def test_a_column_that_was_lost_is_named_and_the_lake_table_stays_as_it_was(
 ) -> None:
     table = (key_table if keyed else log_table)(buckets=1)
     tier(plugin, lake, 1, table)
-    alter(options, change)
-    folder = Path(options.warehouse) / "shop.db" / "orders" / "schema"
+    alter(folder_of(options), change)
+    folder = folder_of(options) / "schema"
     before = {one.name for one in folder.iterdir()}
     with pytest.raises(SchemaMismatchError, match=said):
         lake.open_table(table, incarnation())
@@ -103,8 +82,8 @@ def test_a_column_that_is_renamed_back_is_written_again(
 ) -> None:
     table = log_table(buckets=1, system_columns=False)
     tier(plugin, lake, 1, table)
-    alter(options, renamed("name", "label"))
-    alter(options, renamed("label", "name"))
+    alter(folder_of(options), renamed("name", "label"))
+    alter(folder_of(options), renamed("label", "name"))
     tier(plugin, lake, 2, table)
     assert read_table(PATH).to_pylist() == [{"id": 1, "name": "n1"}, {"id": 2, "name": "n2"}]
 
@@ -114,8 +93,8 @@ def test_a_column_that_a_person_adds_under_the_lost_name_gets_the_new_rows(
 ) -> None:
     table = log_table(buckets=1, system_columns=False)
     tier(plugin, lake, 1, table)
-    alter(options, renamed("name", "label"))
-    alter(options, added("name"))
+    alter(folder_of(options), renamed("name", "label"))
+    alter(folder_of(options), added("name"))
     tier(plugin, lake, 2, table)
     rows = [{"id": 1, "label": "n1", "name": None}, {"id": 2, "label": None, "name": "n2"}]
     assert read_table(PATH).to_pylist() == rows
@@ -125,7 +104,7 @@ def test_a_column_that_is_new_in_the_source_is_still_added_beside_one_that_a_per
     plugin: PaimonLakePlugin, lake: Lake, options: PaimonOptions, read_table: ReadTable
 ) -> None:
     tier(plugin, lake, 1, log_table(buckets=1, system_columns=False))
-    alter(options, added("own"))
+    alter(folder_of(options), added("own"))
     wider = log_table(COLUMNS.append(pa.field("late", pa.string())), buckets=1, system_columns=False)
     tier(plugin, lake, 2, wider)
     assert read_table(PATH).to_pylist() == [
@@ -139,7 +118,7 @@ def test_a_column_that_is_renamed_while_its_rows_are_written_has_their_values_un
 ) -> None:
     tiering = TieringRound(plugin, lake, log_table(buckets=1, system_columns=False), incarnation())
     tiering.write(log_split(tiering.table), [source_batch(COLUMNS, [{"id": 1, "name": "n1"}])])
-    alter(options, renamed("name", "label"))
+    alter(folder_of(options), renamed("name", "label"))
     assert lake.commit(tiering.request()) is CommitOutcome.LANDED
     assert read_table(PATH).to_pylist() == [{"id": 1, "label": "n1"}]
 
@@ -164,7 +143,7 @@ def test_verify_is_told_of_columns_that_the_table_once_had(  # noqa: PLR0917 - p
 ) -> None:
     tier(plugin, lake, 1, log_table(buckets=1))
     for change in changes:
-        alter(options, change)
+        alter(folder_of(options), change)
     assert isinstance(lake, ReadableLake)
     first, rows = lake.read_rows(PATH, 2)
     assert json.loads(first.schema.metadata[LOST_COLUMNS]) == lost

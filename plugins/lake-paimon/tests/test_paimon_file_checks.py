@@ -458,7 +458,9 @@ def test_a_file_that_is_not_there_is_named(
     (one,) = found(lake)
     assert (Path(one.file).name, one.what, one.found) == (path.name, "file", "named by snapshot 2")
     if kind == "data":
-        with pytest.raises(LakeError, match=rf"{path.name} is not there; if the snapshot has expired meanwhile"):
+        with pytest.raises(
+            LakeError, match=rf"file {path.name} of snapshot 2 is not there; if the snapshot has expired meanwhile"
+        ):
             list(lake.read_rows(PATH, 2))
 
 
@@ -576,8 +578,12 @@ def test_a_file_that_cannot_be_read_is_an_error_in_words(
     tier(plugin, lake, daily())
     path = files(options, kind)[0]
     path.write_bytes(b"not a Parquet file")
-    with pytest.raises(LakeError, match=rf"file .*{path.name} of snapshot 2 cannot be read: "):
+    words = rf"file .*{path.name} of snapshot 2 cannot be read: "
+    with pytest.raises(LakeError, match=words):
         found(lake)
+    if kind == "data":
+        with pytest.raises(LakeError, match=words):
+            list(lake.read_rows(PATH, 2))
 
 
 def test_a_snapshot_that_is_gone_is_an_error_in_words(plugin: PaimonLakePlugin, lake: PaimonLake) -> None:

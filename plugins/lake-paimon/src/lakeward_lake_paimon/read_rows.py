@@ -58,6 +58,7 @@ class _Reader:
     def __init__(self, stored: StoredTable, snapshot_id: int) -> None:
         self._stored = stored
         self._storage = stored.storage
+        self._id = snapshot_id
         said = stored.snapshot(snapshot_id)
         self._lists = (said["baseManifestList"], said["deltaManifestList"])
         self._now = stored.schema(stored.schema_ids()[-1])
@@ -87,7 +88,8 @@ class _Reader:
             file = entry["_FILE"]
             path = file.get("_EXTERNAL_PATH") or folders.get(name)
             if path is None:
-                raise FileNotFoundError(name)
+                message = f"{self._named(name)} is not there; if the snapshot has expired meanwhile, try again"
+                raise LakeError(message)
             numbers = (level, file["_SCHEMA_ID"], file["_MIN_SEQUENCE_NUMBER"])
             found[partition, bucket].append(_File(path, *numbers, file["_MIN_KEY"]))
         return found
@@ -119,14 +121,18 @@ class _Reader:
 
     def _first(self, file: _File, keys: list[str]) -> pa.Table:
         then = self._then(file)
-        with self._storage.open(file.path) as source:
+        with read_errors(self._named(file.path)), self._storage.open(file.path) as source:
             return pa.Table.from_batches([next(read_batches(source, self._fine(then), 1))]).select(keys)
 
     def _tables(self, file: _File, system: Iterable[str]) -> Iterator[pa.Table]:
         """Yield a file's rows in the table's columns of now: a column is known by its id, whatever it was called."""
-        then = self._then(file)
-        with self._storage.open(file.path) as source:
-            yield from self._batches(source, then, system)
+        with read_errors(self._named(file.path)):
+            then = self._then(file)
+            with self._storage.open(file.path) as source:
+                yield from self._batches(source, then, system)
+
+    def _named(self, path: str) -> str:
+        return f"{self._stored.location}: file {path} of snapshot {self._id}"
 
     def _then(self, file: _File) -> dict[int, str]:
         """Return the names that the columns had when a file was written, by their ids."""
