@@ -258,6 +258,34 @@ def test_such_years_survive_beside_a_column_of_nanoseconds_of_which_no_digit_is_
         assert [one.file.level for one in world.live()] == [5]
 
 
+def test_times_of_both_units_within_one_column_survive(plugin: PaimonLakePlugin, options: PaimonOptions) -> None:
+    both = pa.struct([("t6", pa.timestamp("us")), ("t9", pa.timestamp("ns"))])
+    kinds = {"r": both, "a": pa.list_(both), "m": pa.map_(pa.timestamp("us"), pa.list_(pa.timestamp("ns")))}
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), *(pa.field(*one) for one in kinds.items())])
+    table, world = key_table(schema, buckets=1, system_columns=False), World(plugin, options)
+    far = datetime(9999, 12, 31, 23, 59, 59, 678000)  # noqa: DTZ001 - without a zone
+    for number in range(1, 7):
+        tiering = TieringRound(plugin, world.lake, table, incarnation(), number)
+        row = {"t6": far, "t9": number}
+        rows: list[dict[str, Any]] = [{"id": number, "r": row, "a": [row, None, {}], "m": [(far, [number, None])]}]
+        rows.append({"id": -number, "a": [], "m": []})
+        tiering.write(log_split(table), [source_batch(schema, rows, changes=[Change.INSERT] * 2)])
+        assert world.lake.commit(tiering.request()) is CommitOutcome.LANDED
+    whole = pa.struct([("t6", pa.timestamp("us")), ("t9", pa.int64())])
+    plain = {"r": whole, "a": pa.list_(whole), "m": pa.map_(pa.timestamp("us"), pa.list_(pa.int64()))}
+    for _ in range(2):
+        assert isinstance(world.lake, ReadableLake)
+        found = pa.Table.from_batches(world.lake.read_rows(PATH, head_of(world.lake).snapshot_id or 0)).sort_by("id")
+        values = {name: found[name].cast(kind).to_pylist() for name, kind in plain.items()}
+        fine = [{"t6": far, "t9": number} for number in range(1, 7)]
+        empty = {"t6": None, "t9": None}
+        assert values["r"] == [None] * 6 + fine
+        assert values["a"] == [[]] * 6 + [[one, None, empty] for one in fine]
+        assert values["m"] == [[]] * 6 + [[(far, [number, None])] for number in range(1, 7)]
+        world.compact()
+        assert [one.file.level for one in world.live()] == [5]
+
+
 def columns_of(path: str) -> list[pq.ColumnSchema]:
     """Return the columns of a Parquet file."""
     schema = pq.read_metadata(path).schema

@@ -120,7 +120,7 @@ class FileRows:
 
     def differences(self, storage: Storage, path: str) -> Iterator[FileDifference]:
         """Read the file, and yield what is said wrongly of it."""
-        fine = {name for name, column in self._columns.items() if column.kind.has_nanoseconds}
+        kinds = {f"{prefix}{name}": one.kind for name, one in self._columns.items() for prefix in ("", _KEY)}
         with storage.open(path) as source:
             size = source.size()
             if size != self._file["_FILE_SIZE"]:
@@ -133,7 +133,7 @@ class FileRows:
                 return
             source.seek(0)
             told: set[str] = set()
-            for batch in read_batches(source, {*fine, *(f"{_KEY}{name}" for name in fine)}, _BATCH_ROWS):
+            for batch in read_batches(source, kinds, _BATCH_ROWS):
                 if batch.num_rows:
                     self._add(batch)
                     for what, expected, said in self._constants(path, batch):

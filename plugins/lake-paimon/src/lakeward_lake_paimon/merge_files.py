@@ -127,13 +127,12 @@ class _Merging:
     def _ordered(self, run: Sequence[MergeFile], rows: int, buffer: int) -> Iterator[pa.Table]:
         """Yield the rows of one run in the order of their keys."""
         ids = {field.name: field.id for field in self._schema.fields}
-        fine_ids = {field.id for field in self._schema.fields if field.kind.has_nanoseconds}
         for file in run:
-            then = {field.id: field.name for field in self._schemas[file.schema_id].fields}
-            names = [name for number, name in then.items() if number in fine_ids]
-            fine = {*names, *(f"{KEY_PREFIX}{name}" for name in names)}
+            fields = self._schemas[file.schema_id].fields
+            then = {field.id: field.name for field in fields}
+            kinds = {f"{prefix}{field.name}": field.kind for field in fields for prefix in ("", KEY_PREFIX)}
             with storage_errors(file.path), self._storage.open(file.path) as source:
-                for batch in read_batches(source, fine, rows, buffer):
+                for batch in read_batches(source, kinds, rows, buffer):
                     columns = []
                     for field in self._layout.schema:
                         # A column is known by its id, whatever it was called when the file was written.

@@ -24,6 +24,7 @@ from lakeward_lake_paimon.snapshot_files import StoredTable, live_entries, read_
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from lakeward_lake_paimon.kinds import Kind
     from lakeward_lake_paimon.storage import Storage
 
 _BATCH_ROWS = 65_536
@@ -65,7 +66,6 @@ class _Reader:
         kinds = {one["name"]: parse_kind(one["type"]) for one in self._now["fields"]}
         columns = pa.schema([(name, arrow_type(kind)) for name, kind in kinds.items()])
         self.schema = columns.with_metadata({LOST_COLUMNS: json.dumps(_lost_columns(stored)).encode()})
-        self._fine_ids = {one["id"] for one in self._now["fields"] if kinds[one["name"]].has_nanoseconds}
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows, at most `_BATCH_ROWS` in a batch for each run of a bucket."""
@@ -120,16 +120,13 @@ class _Reader:
             yield from self._tables(file, system)
 
     def _first(self, file: _File, keys: list[str]) -> pa.Table:
-        then = self._then(file)
         with read_errors(self._named(file.path)), self._storage.open(file.path) as source:
-            return pa.Table.from_batches([next(read_batches(source, self._fine(then), 1))]).select(keys)
+            return pa.Table.from_batches([next(read_batches(source, self._kinds(file), 1))]).select(keys)
 
     def _tables(self, file: _File, system: Iterable[str]) -> Iterator[pa.Table]:
         """Yield a file's rows in the table's columns of now: a column is known by its id, whatever it was called."""
-        with read_errors(self._named(file.path)):
-            then = self._then(file)
-            with self._storage.open(file.path) as source:
-                yield from self._batches(source, then, system)
+        with read_errors(self._named(file.path)), self._storage.open(file.path) as source:
+            yield from self._batches(source, file, system)
 
     def _named(self, path: str) -> str:
         return f"{self._stored.location}: file {path} of snapshot {self._id}"
@@ -138,13 +135,14 @@ class _Reader:
         """Return the names that the columns had when a file was written, by their ids."""
         return {one["id"]: one["name"] for one in self._stored.schema(file.schema_id)["fields"]}
 
-    def _fine(self, then: Mapping[int, str]) -> set[str]:
-        """Return the names of a file's columns that have nanoseconds."""
-        names = [name for number, name in then.items() if number in self._fine_ids]
-        return {*names, *(f"_KEY_{name}" for name in names)}
+    def _kinds(self, file: _File) -> dict[str, Kind]:
+        """Return the types that a file's columns had when it was written."""
+        kinds = {one["name"]: parse_kind(one["type"]) for one in self._stored.schema(file.schema_id)["fields"]}
+        return {**kinds, **{f"_KEY_{name}": kind for name, kind in kinds.items()}}
 
-    def _batches(self, source: pa.NativeFile, then: Mapping[int, str], system: Iterable[str]) -> Iterator[pa.Table]:
-        for batch in read_batches(source, self._fine(then), _BATCH_ROWS):
+    def _batches(self, source: pa.NativeFile, file: _File, system: Iterable[str]) -> Iterator[pa.Table]:
+        then = self._then(file)
+        for batch in read_batches(source, self._kinds(file), _BATCH_ROWS):
             columns = {name: batch.column(name) for name in system}
             for field, one in zip(self.schema, self._now["fields"], strict=True):
                 name = then.get(one["id"])
