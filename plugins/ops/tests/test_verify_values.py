@@ -32,6 +32,27 @@ NESTED: dict[str, tuple[Callable[[pa.DataType], pa.DataType], Callable[[int | No
 
 @pytest.mark.parametrize("start", [0, 3])
 @pytest.mark.parametrize("name", NESTED)
+def test_a_time_stays_as_it_is_where_the_lake_has_nanoseconds(name: str, start: int) -> None:
+    type_of, value_of = NESTED[name]
+    plain = plain_type(type_of(pa.timestamp("ns", "Nowhere/At_All")))
+    fine = pa.array([None, *map(value_of, FINE), None], type_of(pa.timestamp("ns", "Nowhere/At_All")))
+    found = cast_plain(fine.slice(start), plain)
+    found.validate(full=True)
+    numbers = pa.array([None, *map(value_of, FINE), None], type_of(pa.int64()))
+    assert found.cast(plain_type(type_of(pa.int64()))).to_pylist() == numbers.slice(start).to_pylist()
+
+
+def test_times_of_both_units_in_one_row_keep_theirs() -> None:
+    lake = pa.struct([("fine", pa.timestamp("ns", "UTC")), ("coarse", pa.timestamp("us", "UTC"))])
+    source = pa.array([{"fine": -1, "coarse": -1}], pa.struct([(one.name, pa.int64()) for one in lake]))
+    kinds = pa.struct([(one.name, pa.timestamp("ns", "UTC")) for one in lake])
+    found = cast_plain(source.cast(kinds), plain_type(lake))
+    assert [found.field(place).cast(pa.int64()).to_pylist() for place in range(2)] == [[-1], [-1]]
+    assert str(found.type) == "struct<fine: timestamp[ns], coarse: timestamp[us]>"
+
+
+@pytest.mark.parametrize("start", [0, 3])
+@pytest.mark.parametrize("name", NESTED)
 def test_a_time_of_the_source_is_rounded_towards_the_past_at_every_depth(name: str, start: int) -> None:
     type_of, value_of = NESTED[name]
     plain = plain_type(type_of(pa.timestamp("us", "Nowhere/At_All")))

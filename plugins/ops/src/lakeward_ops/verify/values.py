@@ -60,30 +60,40 @@ def cast_plain(column: pa.Array, kind: pa.DataType, *, exact: bool = False) -> p
         return column
     if exact:
         return pc.cast(column, kind)
-    return pc.cast(_floored(column), options=pc.CastOptions(kind, allow_time_truncate=True))
+    return pc.cast(_floored(column, kind), options=pc.CastOptions(kind, allow_time_truncate=True))
 
 
-def _floored(column: pa.Array) -> pa.Array:
-    """Round timestamps of nanoseconds down, at every depth: Arrow's cast would cut those before 1970 upwards."""
+def _floored(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Round timestamps of nanoseconds down, at every depth: Arrow's cast would cut those before 1970 upwards.
+
+    Those that are nanoseconds in the type that is wanted stay as they are.
+    """
     kind = column.type
-    if "timestamp[ns" not in str(kind):
+    if "timestamp[ns" not in str(kind) or _is_fine(wanted):
         return column
     if types.is_dictionary(kind):
-        return _floored(column.dictionary_decode())
+        return _floored(column.dictionary_decode(), wanted)
     if types.is_struct(kind):
-        columns = [_floored(child) for child in map(column.field, range(kind.num_fields))]
+        inner = {child.name: child.type for child in wanted} if types.is_struct(wanted) else {}
+        columns = [_floored(column.field(place), inner.get(child.name, child.type)) for place, child in enumerate(kind)]
         return pa.StructArray.from_arrays(columns, [child.name for child in kind], mask=column.is_null())
     if types.is_map(kind):
-        entries = _floored(pa.StructArray.from_arrays([column.keys, column.items], ["key", "value"]))
+        pairs = {"key": wanted.key_type, "value": wanted.item_type} if types.is_map(wanted) else {}
+        entries = pa.StructArray.from_arrays([column.keys, column.items], ["key", "value"])
+        entries = _floored(entries, pa.struct(list(pairs.items())))
         return _with_children(column, pa.map_(*(child.type for child in entries.type)), entries)
     if types.is_nested(kind):
-        values = _floored(column.values)
+        values = _floored(column.values, wanted.value_type if types.is_large_list(wanted) else column.values.type)
         sized = pa.list_(values.type, kind.list_size) if types.is_fixed_size_list(kind) else pa.list_(values.type)
         return _with_children(column, pa.large_list(values.type) if types.is_large_list(kind) else sized, values)
     nanos = column.view(pa.int64())
     micros = pc.divide(nanos, _NANOS_A_MICRO)  # towards zero
     above = pc.greater(pc.multiply(micros, _NANOS_A_MICRO), nanos)
     return pc.subtract(micros, above.cast(pa.int64())).view(pa.timestamp("us", kind.tz))
+
+
+def _is_fine(kind: pa.DataType) -> bool:
+    return bool(types.is_timestamp(kind) and kind.unit == "ns")
 
 
 def _with_children(column: pa.Array, kind: pa.DataType, values: pa.Array) -> pa.Array:
