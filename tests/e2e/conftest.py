@@ -12,6 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).with_name("kit")))
 sys.path.insert(0, str(Path(__file__).parents[2] / "plugins" / "source-fluss" / "tests" / "kit"))
 sys.path.insert(0, str(Path(__file__).parents[2] / "plugins" / "lake-iceberg" / "tests" / "kit"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "plugins" / "lake-paimon" / "tests" / "kit"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "core" / "kit"))
 
 from lakeward_e2e.world import World

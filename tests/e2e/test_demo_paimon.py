@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "plugins" / "lake-paimon" / "tests" / "kit"))
-
 from lakeward_e2e.process import complaints
 from lakeward_paimon_kit.reader import python_with_pypaimon
 

@@ -1,27 +1,22 @@
-"""One bad Iceberg table never stops another: what `test_one_bad_table` of the core shows, on real lake tables."""
+"""One bad lake table never stops another: what `test_one_bad_table` of the core shows, on real lake tables."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import closing
+import re
 from typing import TYPE_CHECKING
 
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.types import LongType
 
 from lakeward.clock import SystemClock
 from lakeward.model.tables import TablePath
-from lakeward_lake_iceberg.options import IcebergOptions
-from lakeward_lake_iceberg.plugin import IcebergLakePlugin
+from lakeward_e2e.lakes import LAKES, AnyTables, lake_id
 from lakeward_service_kit.service_world import World as Services
 from lakeward_testing.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-
-    from pyiceberg.table.update.schema import UpdateSchema
 
     from lakeward.ports import Lake
 
@@ -30,11 +25,11 @@ BAD, GOOD, FINE = (TablePath("t", name) for name in ("bad", "good", "fine"))
 
 
 class Neighbours:
-    """Three Iceberg tables and the services that tier them, one after the other."""
+    """Three lake tables and the services that tier them, one after the other."""
 
-    def __init__(self, directory: Path, lake: Lake) -> None:
+    def __init__(self, directory: Path, kind: AnyTables, lake: Lake) -> None:
         """Create them."""
-        self.warehouse = directory / "warehouse"
+        self.kind = kind
         self.lake = lake
         self.services = Services.create(directory)
         self.rows = 0
@@ -50,16 +45,7 @@ class Neighbours:
     def tier(self) -> dict[TablePath, str]:
         """Add ten rows to each table and tier them; return why tables failed."""
         self.load()
-        return dict(self.services.once(lake=self.lake, lake_type="iceberg").failed)
-
-    def alter(self, change: Callable[[UpdateSchema], object]) -> None:
-        """Change the bad lake table's schema as somebody else does."""
-        uri = f"sqlite:///{self.warehouse}/catalog.db"
-        with (
-            closing(SqlCatalog("lakeward", uri=uri, warehouse=str(self.warehouse))) as catalog,
-            catalog.load_table("t.bad").update_schema(allow_incompatible_changes=True) as update,
-        ):
-            change(update)
+        return dict(self.services.once(lake=self.lake, lake_type=self.kind.name).failed)
 
     def values(self, path: TablePath, column: str) -> list[str]:
         """Return a column of all rows that the lake has of a table, sorted."""
@@ -85,23 +71,19 @@ class Neighbours:
         return sum((head.commit.offsets or {}).values())
 
 
-@pytest.fixture
-def tables(tmp_path: Path) -> Iterator[Neighbours]:
-
-    lake = IcebergLakePlugin().open(IcebergOptions(warehouse=str(tmp_path / "warehouse")), SystemClock())
-    neighbours = Neighbours(tmp_path, lake)
+@pytest.fixture(params=LAKES, ids=lake_id)
+def tables(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Neighbours]:
+    kind: AnyTables = request.param(tmp_path)
+    lake = kind.open(SystemClock())
+    neighbours = Neighbours(tmp_path, kind, lake)
     assert neighbours.tier() == {}
     yield neighbours
     lake.close()
 
 
 def test_a_table_whose_column_somebody_else_made_another_type_fails_alone_and_names_it(tables: Neighbours) -> None:
-    catalog = SqlCatalog("lakeward", uri=f"sqlite:///{tables.warehouse}/catalog.db", warehouse=str(tables.warehouse))
-    with catalog.load_table("t.bad").update_schema(allow_incompatible_changes=True) as change:
-        change.delete_column("name")
-    with catalog.load_table("t.bad").update_schema() as change:
-        change.add_column("name", LongType())
-    catalog.close()
+    tables.kind.drop(BAD, "name")
+    tables.kind.add(BAD, "name", "BIGINT")
     for _ in range(2):
         failed = tables.tier()
         assert failed.keys() == {BAD}
@@ -113,27 +95,25 @@ def test_a_table_whose_column_somebody_else_made_another_type_fails_alone_and_na
 @pytest.mark.parametrize(
     ("alter", "cause"),
     [
-        (
-            lambda update: update.rename_column("name", "label"),
-            "expected column 'name', found field 2 renamed to 'label'",
-        ),
-        (lambda update: update.delete_column("name"), "expected column 'name', found field 2 dropped"),
+        (lambda kind: kind.rename(BAD, "name", "label"), r"field \d renamed to 'label'"),
+        (lambda kind: kind.drop(BAD, "name"), r"field \d dropped"),
     ],
     ids=["renamed", "dropped"],
 )
 def test_a_running_service_suspends_a_table_whose_column_somebody_else_renamed_or_dropped_and_tiers_the_others(
-    tables: Neighbours, alter: Callable[[UpdateSchema], object], cause: str
+    tables: Neighbours, alter: Callable[[AnyTables], object], cause: str
 ) -> None:
     async def run() -> None:
-        service = tables.services.service(lake=tables.lake, lake_type="iceberg")
+        service = tables.services.service(lake=tables.lake, lake_type=tables.kind.name)
         serving = asyncio.create_task(service.serve())
         try:
             tables.load()
             await until(lambda: all(tables.tiered(path) == tables.rows for path in (BAD, GOOD, FINE)))
-            tables.alter(alter)
+            alter(tables.kind)
             tables.load()
             await until(lambda: tables.status(BAD)[0] == "suspended")
-            assert tables.status(BAD)[1].startswith(f"t.bad: the lake table does not fit: {cause}")
+            words = f"t.bad: the lake table does not fit: expected column 'name', found {cause}"
+            assert re.match(words, tables.status(BAD)[1])
             tables.load()
             await until(lambda: tables.tiered(GOOD) == tables.tiered(FINE) == tables.rows)
         finally:
@@ -146,21 +126,21 @@ def test_a_running_service_suspends_a_table_whose_column_somebody_else_renamed_o
 
 
 def test_a_table_whose_column_is_renamed_back_has_each_value_once(tables: Neighbours) -> None:
-    tables.alter(lambda update: update.rename_column("name", "label"))
+    tables.kind.rename(BAD, "name", "label")
     assert tables.tier().keys() == {BAD}
     assert tables.tiered(BAD) == 10
-    tables.alter(lambda update: update.rename_column("label", "name"))
+    tables.kind.rename(BAD, "label", "name")
     assert tables.tier() == {}
     assert tables.values(BAD, "name") == sorted(f"n{number}" for number in range(tables.rows))
 
 
 def test_a_table_whose_disk_refuses_its_files_fails_alone_and_goes_on_once_it_does_not(tables: Neighbours) -> None:
-    data = tables.warehouse / "t" / "bad" / "data"
+    data = tables.kind.folder_of_data(BAD)
     hidden = data.rename(data.with_name("hidden"))
     data.write_text("in the way", encoding="utf-8")
     failed = tables.tier()
     assert failed.keys() == {BAD}
-    assert "t/bad/data" in failed[BAD]
+    assert str(data.relative_to(tables.kind.warehouse)) in failed[BAD]
     assert (tables.tiered(GOOD), tables.tiered(FINE)) == (tables.rows, tables.rows)
     data.unlink()
     hidden.rename(data)

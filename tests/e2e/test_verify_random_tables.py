@@ -10,12 +10,11 @@ import pytest
 from lakeward.cli.main import run
 from lakeward.model.settings import TableSettings
 from lakeward.model.tables import TablePath
-from lakeward_iceberg_kit.shapes import Shapes
-from lakeward_lake_iceberg.options import IcebergOptions
-from lakeward_lake_iceberg.plugin import IcebergLakePlugin
+from lakeward_e2e.lakes import LAKES, lake_id
 from lakeward_service_kit.service_world import World as Services
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
+from lakeward_testing.shapes import Shapes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +23,7 @@ TABLES = 25
 CONFIG = """
 service.name = "svc"
 source = { type = "embedded", path = "store" }
-lake = { type = "iceberg", warehouse = "warehouse" }
+lake = { type = "LAKE", warehouse = "warehouse" }
 checkpoint.root = "state"
 [tables."t.clean_*"]
 mode = "mirror"
@@ -32,18 +31,19 @@ system_columns = false
 """
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=LAKES, ids=lake_id)
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with a configuration and tables that were tiered in two rounds.
 
     Each second one has a key, and each third one a lake table without system columns.
     """
     folder = tmp_path_factory.mktemp("random")
-    (folder / "lakeward.toml").write_text(CONFIG, encoding="utf-8")
+    kind = request.param(folder)
+    (folder / "lakeward.toml").write_text(CONFIG.replace("LAKE", kind.name), encoding="utf-8")
     services = Services.create(folder)
     clean = TableSettings(mode="mirror", system_columns=False)
     services.rules = lambda path: clean if path.table.startswith("clean") else TableSettings()
-    lake = IcebergLakePlugin().open(IcebergOptions(warehouse=str(folder / "warehouse")), services.clock)
+    lake = kind.open(services.clock)
     shapes = [Shapes(seed) for seed in range(TABLES)]
     tables = [one.columns() for one in shapes]
     for seed, (schema, _) in enumerate(tables):
@@ -55,7 +55,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 rows = rows.append_column("op", pa.array(["insert"] * len(rows)))
             services.store.load(path_of(seed), rows, "op" if seed % 2 else None)
         source = EmbeddedSource(EmbeddedStore.open(services.store.root))
-        assert services.once(source=source, mirrors=True, lake=lake, lake_type="iceberg").failed == ()
+        assert services.once(source=source, mirrors=True, lake=lake, lake_type=kind.name).failed == ()
     lake.close()
     services.store.close()
     return folder

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakeward.clock import SystemClock
-from lakeward_lake_iceberg.options import IcebergOptions
-from lakeward_lake_iceberg.plugin import IcebergLakePlugin
+from lakeward_e2e.lakes import LAKES, lake_id
 from lakeward_service_kit.service_world import World as Services
 from lakeward_testing.waiting import until
 
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     from lakeward.model.tables import TablePath
     from lakeward.ports import Lake
+    from lakeward_e2e.lakes import AnyTables
 
 
 CONFIG = """
@@ -30,7 +30,7 @@ name = "svc"
 type = "embedded"
 path = "store"
 [lake]
-type = "iceberg"
+type = "LAKE"
 warehouse = "warehouse"
 [checkpoint]
 root = "state"
@@ -39,15 +39,21 @@ TIMES = 2
 """Verifications during which at least one commit of the table has to land."""
 
 
+@pytest.fixture(params=LAKES, ids=lake_id)
+def tables(request: pytest.FixtureRequest, tmp_path: Path) -> AnyTables:
+    found: AnyTables = request.param(tmp_path)
+    return found
+
+
 @pytest.fixture
-def services(tmp_path: Path) -> Services:
-    (tmp_path / "lakeward.toml").write_text(CONFIG, encoding="utf-8")
+def services(tables: AnyTables, tmp_path: Path) -> Services:
+    (tmp_path / "lakeward.toml").write_text(CONFIG.replace("LAKE", tables.name), encoding="utf-8")
     return Services.create(tmp_path)
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
-    lake = IcebergLakePlugin().open(IcebergOptions(warehouse=str(tmp_path / "warehouse")), SystemClock())
+def lake(tables: AnyTables) -> Iterator[Lake]:
+    lake = tables.open(SystemClock())
     yield lake
     lake.close()
 
@@ -102,7 +108,7 @@ async def verified(directory: Path, path: TablePath) -> Any:  # noqa: ANN401 - a
 
 @pytest.mark.parametrize("keyed", [False, True], ids=["log", "keyed"])
 def test_a_table_that_is_tiered_while_it_is_verified_has_no_difference(
-    services: Services, lake: Lake, keyed: bool
+    services: Services, tables: AnyTables, lake: Lake, keyed: bool
 ) -> None:
     """The newest commits, and rows that are not tiered yet, are not looked at, as the compared offsets show."""
     path = services.table("busy", key=keyed)
@@ -110,7 +116,7 @@ def test_a_table_that_is_tiered_while_it_is_verified_has_no_difference(
     overtaken: list[Any] = []
 
     async def run() -> None:
-        service = services.service(lake=lake, lake_type="iceberg")
+        service = services.service(lake=lake, lake_type=tables.name)
         serving, writing = asyncio.create_task(service.serve()), asyncio.create_task(writer.write())
         try:
             await until(lambda: writer.head() is not None)

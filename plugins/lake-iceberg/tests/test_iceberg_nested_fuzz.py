@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from lakeward.model.tables import Change, TablePath
-from lakeward_iceberg_kit.shapes import Shapes
 from lakeward_ops.verify.values import cast_plain, plain_type, same_values
 from lakeward_testing.lake_tables import TieringRound, head_of, incarnation, key_table, log_split, source_batch
+from lakeward_testing.shapes import Shapes
 
 if TYPE_CHECKING:
     from lakeward_lake_iceberg.lake import IcebergLake

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 DEPTH = 3
+_NULLS = 0.25
 NAN = float("nan")
 LEAVES: list[tuple[pa.DataType, list[Any]]] = [
     (pa.bool_(), [True, False]),
@@ -45,7 +46,7 @@ class Shapes:
         """Return a type and what makes its values, null among them."""
         kinds = ["leaf", "list", "row", "map"] if depth < DEPTH else ["leaf"]
         kind, make = getattr(self, f"_{self.random.choice(kinds)}")(depth)
-        return kind, lambda: None if self.random.random() < 0.25 else make()
+        return kind, lambda: None if self.random.random() < _NULLS else make()
 
     def _leaf(self, _: int) -> Maker:
         kind, values = self.random.choice(LEAVES)
