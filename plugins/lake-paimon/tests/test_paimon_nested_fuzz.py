@@ -31,7 +31,9 @@ def test_a_random_nested_table_is_read_as_it_was_written_before_and_after_its_co
 ) -> None:
     shapes = Shapes(seed)
     schema, make = shapes.columns()
-    table = key_table(schema, buckets=1, system_columns=bool(seed % 2), properties={"paimon.changelog-producer": "none"})
+    table = key_table(
+        schema, buckets=1, system_columns=bool(seed % 2), properties={"paimon.changelog-producer": "none"}
+    )
     expected: dict[int, dict[str, Any]] = {}
     for number in range(1, 6):
         tiering = TieringRound(plugin, lake, table, incarnation(), number)

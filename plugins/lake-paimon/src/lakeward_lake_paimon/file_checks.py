@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from lakeward.ports import FileDifference
+    from lakeward_lake_paimon.kinds import Kind
     from lakeward_lake_paimon.snapshot_files import Json
     from lakeward_lake_paimon.storage import Storage
 
@@ -69,7 +70,7 @@ class _Checks:
             yield difference(places.claimed(entry), "entry of a manifest", "a file that is there once", what)
         entries = list(live.values())
         yield from _bucket_counts(places, entries, self._schemas)
-        yield from _levels(places, entries, self._now)
+        yield from _levels(places, entries, self._schemas)
         named = [_Named(entry, self._id, changelog=False) for entry in entries]
         for number in self._stored.snapshot_ids():
             if number <= self._id:
@@ -187,16 +188,16 @@ def _bucket_counts(places: _Places, entries: Sequence[Json], schemas: Mapping[in
             yield difference(places.claimed(entry), "bucket", f"one below {total}", bucket)
 
 
-def _levels(places: _Places, entries: Sequence[Json], now: Json) -> Iterator[FileDifference]:
+def _levels(places: _Places, entries: Sequence[Json], schemas: Mapping[int, Json]) -> Iterator[FileDifference]:
     """Yield files of a level above 0 whose keys overlap with those of another one: readers take them for one run."""
-    types = {one["name"]: parse_kind(one["type"]) for one in now["fields"]}
-    kinds = [types[name] for name in now["primaryKeys"] if name not in now["partitionKeys"]]
+    kinds = {number: _key_kinds(schema) for number, schema in schemas.items()}
     runs: dict[tuple[bytes, int, int], list[tuple[list[Any], list[Any], Json]]] = defaultdict(list)
     for entry in entries:
         file = entry["_FILE"]
-        if kinds and file["_LEVEL"]:
+        then = kinds.get(file["_SCHEMA_ID"])
+        if then and file["_LEVEL"]:
             try:
-                ends = read_row(file["_MIN_KEY"], kinds), read_row(file["_MAX_KEY"], kinds)
+                ends = read_row(file["_MIN_KEY"], then), read_row(file["_MAX_KEY"], then)
             except NoRowError:
                 continue  # said of the file
             runs[entry["_PARTITION"], entry["_BUCKET"], file["_LEVEL"]].append((*ends, entry))
@@ -207,3 +208,9 @@ def _levels(places: _Places, entries: Sequence[Json], now: Json) -> Iterator[Fil
                 yield difference(
                     places.claimed(entry), f"keys of level {level}", f"keys after {before}", f"from {first}"
                 )
+
+
+def _key_kinds(schema: Json) -> list[Kind]:
+    """Return the types of the key columns as a schema has them."""
+    types = {one["name"]: parse_kind(one["type"]) for one in schema["fields"]}
+    return [types[name] for name in schema["primaryKeys"] if name not in schema["partitionKeys"]]

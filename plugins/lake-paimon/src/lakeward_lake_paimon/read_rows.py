@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from lakeward_lake_paimon.storage import Storage
 
 _BATCH_ROWS = 65_536
+_KEY = "_KEY_"
 _GONE_KINDS = pa.array([1, 3], pa.int8())
 """Row kinds of rows that are no more: from before an update, and deleted."""
 
@@ -100,7 +101,7 @@ class _Reader:
 
     def _merged(self, files: Iterable[_File]) -> Iterator[pa.Table]:
         keys = [name for name in self._now["primaryKeys"] if name not in self._now["partitionKeys"]]
-        system = [*(f"_KEY_{name}" for name in keys), "_SEQUENCE_NUMBER", "_VALUE_KIND"]
+        system = [*(f"{_KEY}{name}" for name in keys), "_SEQUENCE_NUMBER", "_VALUE_KIND"]
         levels: dict[object, list[_File]] = defaultdict(list)
         for file in files:
             levels[file.path if not file.level else file.level].append(file)
@@ -111,7 +112,7 @@ class _Reader:
 
     def _run(self, files: list[_File], system: list[str]) -> Iterator[pa.Table]:
         """Yield the rows of one sorted run; the first row of each file says where it stands among the others."""
-        keys = [name for name in system if name.startswith("_KEY_")]
+        keys = [name for name in system if name.startswith(_KEY)]
         if len(files) > 1:
             firsts = pa.concat_tables([self._first(one, keys) for one in files])
             order = pc.sort_indices(firsts, sort_keys=[(name, "ascending") for name in keys])
@@ -121,7 +122,13 @@ class _Reader:
 
     def _first(self, file: _File, keys: list[str]) -> pa.Table:
         with read_errors(self._named(file.path)), self._storage.open(file.path) as source:
-            return pa.Table.from_batches([next(read_batches(source, self._kinds(file), 1))]).select(keys)
+            batch = next(read_batches(source, self._kinds(file), 1))
+            return pa.table({name: self._key(batch, name) for name in keys})
+
+    def _key(self, batch: pa.RecordBatch, name: str) -> pa.Array:
+        """Return a system column of a file; that of a key in its type of now, as other files may have it."""
+        column = batch.column(name)
+        return pc.cast(column, self.schema.field(name[len(_KEY) :]).type) if name.startswith(_KEY) else column
 
     def _tables(self, file: _File, system: Iterable[str]) -> Iterator[pa.Table]:
         """Yield a file's rows in the table's columns of now: a column is known by its id, whatever it was called."""
@@ -138,12 +145,12 @@ class _Reader:
     def _kinds(self, file: _File) -> dict[str, Kind]:
         """Return the types that a file's columns had when it was written."""
         kinds = {one["name"]: parse_kind(one["type"]) for one in self._stored.schema(file.schema_id)["fields"]}
-        return {**kinds, **{f"_KEY_{name}": kind for name, kind in kinds.items()}}
+        return {**kinds, **{f"{_KEY}{name}": kind for name, kind in kinds.items()}}
 
     def _batches(self, source: pa.NativeFile, file: _File, system: Iterable[str]) -> Iterator[pa.Table]:
         then = self._then(file)
         for batch in read_batches(source, self._kinds(file), _BATCH_ROWS):
-            columns = {name: batch.column(name) for name in system}
+            columns = {name: self._key(batch, name) for name in system}
             for field, one in zip(self.schema, self._now["fields"], strict=True):
                 name = then.get(one["id"])
                 there = name is not None and name in batch.schema.names

@@ -80,10 +80,13 @@ def _task(
     table: Table, merge: Merge, upkeep_id: RoundId, options: PaimonOptions, storage: Mapping[str, str]
 ) -> MergeTask:
     schema, first = table.schema, merge.entries[0]
-    kinds = [field.kind for field in schema.named(schema.key_columns)]
-    runs = [sorted(run, key=lambda entry: decode_row(entry.file.min_key, kinds)) for run in merge.runs]
     others = sorted({entry.file.schema_id for entry in merge.entries} - {schema.id})
     schemas = [schema, *(read_schema(table.storage, table.location, number) for number in others)]
+    # A key that was widened since is in the manifest as it was when the file was written.
+    kinds = {one.id: [field.kind for field in one.named(one.key_columns)] for one in schemas}
+    runs = [
+        sorted(run, key=lambda entry: decode_row(entry.file.min_key, kinds[entry.file.schema_id])) for run in merge.runs
+    ]
     return MergeTask(
         location=table.location,
         schemas=tuple(one.to_bytes() for one in schemas),
