@@ -146,9 +146,8 @@ class FileRows:
 
     def _add(self, batch: pa.RecordBatch) -> None:
         self._rows += batch.num_rows
-        for name, column in self._columns.items():
-            if name in batch.schema.names:
-                column.add(batch.column(name))
+        for name in self._columns.keys() & set(batch.schema.names):
+            self._columns[name].add(batch.column(name))
         if self._keys is None:
             return
         self._keys.add(batch)

@@ -94,7 +94,8 @@ def missing_fields(schema: TableSchema, spec: TableSpec) -> list[Field]:
     """
     ids = count(0)
     fields = [user_field(spec, column, ids) for column in spec.schema]
-    missing = [field for field in fields if field.name not in schema.names]
+    there = set(schema.names)
+    missing = [field for field in fields if field.name not in there]
     for field in missing:
         if not field.kind.nullable:
             expected = f"column {field.name!r}, which is not nullable"

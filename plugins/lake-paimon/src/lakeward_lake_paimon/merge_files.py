@@ -133,11 +133,11 @@ class _Merging:
             kinds = {f"{prefix}{field.name}": field.kind for field in fields for prefix in ("", KEY_PREFIX)}
             with storage_errors(file.path), self._storage.open(file.path) as source:
                 for batch in read_batches(source, kinds, rows, buffer):
-                    columns = []
+                    columns, held = [], set(batch.schema.names)
                     for field in self._layout.schema:
                         # A column is known by its id, whatever it was called when the file was written.
                         name = then.get(ids[field.name]) if field.name in ids else field.name
-                        there = name is not None and name in batch.schema.names
+                        there = name is not None and name in held
                         columns.append(
                             pc.cast(batch.column(name), field.type) if there else pa.nulls(len(batch), field.type)
                         )

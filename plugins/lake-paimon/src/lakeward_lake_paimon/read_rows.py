@@ -150,10 +150,10 @@ class _Reader:
     def _batches(self, source: pa.NativeFile, file: _File, system: Iterable[str]) -> Iterator[pa.Table]:
         then = self._then(file)
         for batch in read_batches(source, self._kinds(file), _BATCH_ROWS):
-            columns = {name: self._key(batch, name) for name in system}
+            columns, held = {name: self._key(batch, name) for name in system}, set(batch.schema.names)
             for field, one in zip(self.schema, self._now["fields"], strict=True):
                 name = then.get(one["id"])
-                there = name is not None and name in batch.schema.names
+                there = name is not None and name in held
                 columns[field.name] = (
                     pc.cast(batch.column(name), field.type) if there else pa.nulls(batch.num_rows, field.type)
                 )
