@@ -48,6 +48,7 @@ def test_a_table_of_1500_columns_is_written_widened_compacted_and_read(
     plugin: PaimonLakePlugin, lake: PaimonLake, options: PaimonOptions, python_reader: PythonReader, *, keyed: bool
 ) -> None:
     fields = [pa.field(f"c{number}", KINDS[number % len(KINDS)]) for number in range(COLUMNS)]
+    schema = pa.schema(fields)
     for number in range(1, 6 if keyed else 3):
         count = COLUMNS if number > 1 else COLUMNS // 2  # half of them are new in the second round
         schema = pa.schema([pa.field("id", pa.int64(), nullable=False), *fields[:count]])

@@ -29,7 +29,7 @@ HELD = OPEN_ROWS = 1 << 20
 MEMORY = 1 << 20
 
 
-def batch(number: int, change: Change, rows: int = BATCH, *, key_count: int = 1 << 40) -> SourceBatch:
+def batch(number: int, change: int, rows: int = BATCH, *, key_count: int = 1 << 40) -> SourceBatch:
     """Make rows, each with its bucket."""
     ids = np.arange(number * rows, (number + 1) * rows)
     texts = pa.array(ids * 7919 % 100_003).cast(pa.string())
@@ -43,7 +43,7 @@ def batch(number: int, change: Change, rows: int = BATCH, *, key_count: int = 1 
     ("make", "change", "buckets"), [(log_table, Change.APPEND, 16), (key_table, Change.INSERT, 2)], ids=["log", "key"]
 )
 def test_a_writer_of_many_partitions_takes_no_more_memory_for_four_times_the_rows(
-    lake: Lake, plugin: PaimonLakePlugin, make: Callable[..., TableSpec], change: Change, buckets: int
+    lake: Lake, plugin: PaimonLakePlugin, make: Callable[..., TableSpec], change: int, buckets: int
 ) -> None:
     """Writers of key tables may hold some MiB each, those of log tables nothing."""
     table = make(**partitioned(f"bucket({buckets}, id)"))
@@ -71,7 +71,7 @@ def test_a_writer_of_many_partitions_takes_no_more_memory_for_four_times_the_row
     ("make", "change"), [(log_table, Change.APPEND), (key_table, Change.UPDATE_AFTER)], ids=["log", "key"]
 )
 def test_a_writer_of_one_partition_holds_no_more_rows_than_its_memory(
-    lake: Lake, plugin: PaimonLakePlugin, make: Callable[..., TableSpec], change: Change
+    lake: Lake, plugin: PaimonLakePlugin, make: Callable[..., TableSpec], change: int
 ) -> None:
     table = make(**partitioned("year(at)"))
     tiering = TieringRound(plugin, lake, table, incarnation())
