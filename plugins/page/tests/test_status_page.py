@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from lakeward.model.secrets import MASK
-from lakeward.model.status import CheckpointReport, ExchangeReport, RoundReport, TableCondition
+from lakeward.model.status import CheckpointReport, ExchangeReport, RoundReport, TableCondition, UpkeepReport
 from lakeward.observe.condition import STATUSES
 from lakeward.observe.format import date_time, seconds
 from lakeward.observe.progress import format_exchange
@@ -63,6 +63,41 @@ def test_a_running_round_with_an_exchange_shows_its_checkpoints_kind_and_what_wa
     held = f"2.0 KiB besides 5.0 KiB in channels, 7.0 MiB in open files; {kind}, blocked for"
     assert f"3, {seconds(2)} ago, {held} {seconds(0.25)}" in text
     assert format_exchange(exchange) in text
+
+
+@pytest.mark.parametrize(
+    ("upkeep", "shown"),
+    [
+        (UpkeepReport("compaction", "running", 2, 12, 3 << 20, 0), "compaction running, 12 files of 3.0 MiB"),
+        (
+            UpkeepReport("compaction", "committed", 2, 12, 3 << 20, 0, 2, 1 << 20, ended_ms=0),
+            f"compaction committed, 12 files of 3.0 MiB became 2 of 1.0 MiB, {date_time(0)}",
+        ),
+        (
+            UpkeepReport("compaction", "failed", 1, 1, 1 << 20, 0, ended_ms=0, reason="no room"),
+            f"compaction failed, 1 file of 1.0 MiB, {date_time(0)}: no room",
+        ),
+    ],
+    ids=lambda one: one.state if isinstance(one, UpkeepReport) else "",
+)
+def test_a_tables_newest_job_of_upkeep_is_shown_and_in_status_json(
+    page: Page, upkeep: UpkeepReport, shown: str
+) -> None:
+    page.show(replace(REPORT, tables=(replace(TABLE, upkeep=upkeep),)))
+    assert shown in document(page).text
+    (table,) = page.client().get("/status.json").json()["tables"]
+    told = table["upkeep"]
+    assert (told["what"], told["state"], told["files_after"], told["reason"]) == (
+        upkeep.what,
+        upkeep.state,
+        upkeep.files_after,
+        upkeep.reason,
+    )
+
+
+def test_a_table_without_upkeep_shows_none(page: Page) -> None:
+    page.show(replace(REPORT, tables=(replace(TABLE, upkeep=None),)))
+    assert "compaction" not in document(page).text
 
 
 def test_without_an_exchange_a_checkpoint_has_no_kind_and_nothing_was_under_way(page: Page) -> None:

@@ -10,7 +10,7 @@ from lakeward.observe.format import ago, catalog_away, clock_time, count, date_t
 from lakeward.observe.live_status import LiveStatus
 from lakeward.observe.metrics_reference import exported
 from lakeward.observe.observers import ObservedService, OpenObserver
-from lakeward.observe.progress import format_exchange
+from lakeward.observe.progress import format_exchange, format_upkeep
 from lakeward.observe.services import Services, ServiceSeen, services_beside
 from lakeward.sockets.addresses import is_loopback
 
@@ -28,6 +28,7 @@ __all__ = [
     "date_time",
     "exported",
     "format_exchange",
+    "format_upkeep",
     "is_loopback",
     "rate",
     "seconds",

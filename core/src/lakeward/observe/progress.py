@@ -15,14 +15,14 @@ from rich.text import Text
 
 from lakeward.errors import LakeAwayError
 from lakeward.model.status import WAITS_FOR_CATALOG
-from lakeward.observe.format import catalog_away, clock_time, count, rate, seconds, size
+from lakeward.observe.format import catalog_away, clock_time, count, date_time, rate, seconds, size
 from lakeward.observe.standard_error import lines_of_standard_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lakeward.model.settings import Settings
-    from lakeward.model.status import ExchangeReport, RoundReport, ServiceReport, TableReport
+    from lakeward.model.status import ExchangeReport, RoundReport, ServiceReport, TableReport, UpkeepReport
     from lakeward.ports import Clock
 
 _QUIET_OUTCOMES = frozenset({"idle", "running"})
@@ -257,6 +257,16 @@ def format_lag(rows: int | None, lag_s: float | None) -> str:
     if rows == 0:
         return "none"
     return count(rows, "row") + (f", {seconds(lag_s)}" if lag_s is not None else "")
+
+
+def format_upkeep(report: UpkeepReport) -> str:
+    """Write what a table's newest job of upkeep has done: `compaction committed, 12 files of 3.0 MiB became ...`."""
+    said = f"{report.what} {report.state}, {count(report.files, 'file')} of {size(report.size_bytes)}"
+    if report.state == "committed":
+        said += f" became {report.files_after} of {size(report.size_bytes_after)}"
+    if report.ended_ms is not None:
+        said += f", {date_time(report.ended_ms)}"
+    return f"{said}: {report.reason}" if report.reason else said
 
 
 def format_exchange(moved: ExchangeReport) -> str:

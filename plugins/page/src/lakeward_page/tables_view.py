@@ -12,6 +12,7 @@ from lakeward.observe.extend import (
     count,
     date_time,
     format_exchange,
+    format_upkeep,
     rate,
     seconds,
     size,
@@ -58,13 +59,17 @@ class Badge:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """One table. `work` is shown instead of the phase, where the phase says no more than the status."""
+    """One table. `work` is shown instead of the phase, where the phase says no more than the status.
+
+    `upkeep` is its newest job of upkeep, empty where there was none since the service started.
+    """
 
     report: TableReport
     status: Badge
     since: str
     phase: Badge
     work: str
+    upkeep: str
     delivered: str
 
 
@@ -104,6 +109,7 @@ def table_row(table: TableReport, now_ms: int) -> TableRow:
         since="" if found.since_ms is None else seconds(max(0.0, (now_ms - found.since_ms) / 1000)),
         phase=_phase(table.status),
         work=_last_failure(table.round) if table.status == found.status else "",
+        upkeep="" if table.upkeep is None else format_upkeep(table.upkeep),
         delivered=ago(table.complete_ms, now_ms),
     )
 

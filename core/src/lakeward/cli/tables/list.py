@@ -23,7 +23,7 @@ from lakeward.model.tables import TablePath
 from lakeward.observe.condition import OK, STATUSES
 from lakeward.observe.control import read_control
 from lakeward.observe.format import ago, count, date_time, seconds, size
-from lakeward.observe.progress import format_exchange, format_lag
+from lakeward.observe.progress import format_exchange, format_lag, format_upkeep
 from lakeward.observe.table_status import LakeHeads, StatusContext, TableLine, table_status
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from lakeward.config.loaded import Loaded
     from lakeward.coordinator.rounds.layout import TableLayout
-    from lakeward.model.status import RoundReport, UpkeepReport
+    from lakeward.model.status import RoundReport
     from lakeward.model.tables import TableSpec
     from lakeward.observe.services import Server, Services
     from lakeward.ports import Source
@@ -240,7 +240,7 @@ def _row(line: TableLine, now_ms: int, *, services: bool, wide: bool) -> tuple[s
         "never" if report.committed_ms is None else date_time(report.committed_ms),
         _round(report.round),
         _checkpoint(report.round),
-        _upkeep(report.upkeep),
+        "" if report.upkeep is None else format_upkeep(report.upkeep),
         *_layout(line),
         # Of a table that is well there is nothing to explain.
         condition.message if wide or condition.status != OK or line.exchange == IMPOSSIBLE else "",
@@ -276,17 +276,6 @@ def _checkpoint(report: RoundReport | None) -> str:
         held = f"{size(seen.channel_bytes)} in channels, {size(seen.open_row_bytes)} in open files"
         completed += f" besides {held}; {seen.kind}, blocked for {seconds(seen.blocked_s)}"
     return f"{completed}; {aborted}" if aborted else completed
-
-
-def _upkeep(report: UpkeepReport | None) -> str:
-    if report is None:
-        return ""
-    said = f"{report.what} {report.state}, {count(report.files, 'file')} of {size(report.size_bytes)}"
-    if report.state == "committed":
-        said += f" became {report.files_after} of {size(report.size_bytes_after)}"
-    if report.ended_ms is not None:
-        said += f", {date_time(report.ended_ms)}"
-    return f"{said}: {report.reason}" if report.reason else said
 
 
 def _buckets(lines: Sequence[TableLine]) -> Columns:
