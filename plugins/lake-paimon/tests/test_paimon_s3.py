@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-import logging
 import time
-import urllib.request
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pyarrow as pa
 import pytest
-from moto.server import ThreadedMotoServer
 
 from lakeward.errors import ConfigError, FencedError, LakeError, OutcomeUnknownError, StorageError
 from lakeward.model.results import CommitOutcome
@@ -19,6 +15,7 @@ from lakeward_lake_paimon.conditional_put import Answer, ConditionalPut, Keys
 from lakeward_lake_paimon.options import PaimonOptions
 from lakeward_lake_paimon.s3_storage import S3Storage
 from lakeward_paimon_kit.shapes import ShapedPlugin
+from lakeward_paimon_kit.store import KEYS, new_bucket, running_store
 from lakeward_testing.clock import FakeClock
 from lakeward_testing.lake_conformance import LakeConformance
 from lakeward_testing.lake_tables import (
@@ -42,26 +39,19 @@ if TYPE_CHECKING:
     from lakeward_paimon_kit.reader import PythonReader
 
 pytestmark = pytest.mark.slow
-_BUCKETS = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
     """An S3 server."""
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    yield "http://{}:{}".format(*server.get_host_and_port())
-    server.stop()
+    with running_store() as address:
+        yield address
 
 
 @pytest.fixture
 def options(endpoint: str) -> PaimonOptions:
     """A warehouse in a bucket of its own."""
-    bucket = f"lake{next(_BUCKETS)}"
-    urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{bucket}", method="PUT")).close()  # noqa: S310 - our server
-    keys = {"s3.endpoint": endpoint, "s3.access-key": "someone", "s3.secret-key": "password"}
-    return PaimonOptions(warehouse=f"s3://{bucket}/paimon", properties=keys)
+    return PaimonOptions(warehouse=f"s3://{new_bucket(endpoint)}/paimon", properties={"s3.endpoint": endpoint, **KEYS})
 
 
 @pytest.fixture

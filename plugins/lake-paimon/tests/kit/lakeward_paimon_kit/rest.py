@@ -1,4 +1,4 @@
-"""A small REST catalog of Paimon: one warehouse on this disk, one token, the calls that readers and writers need.
+"""A small REST catalog of Paimon: one warehouse on this disk or in S3, one token, the calls that clients need.
 
 Tables lie in folders that their names do not tell: only the catalog knows where. A snapshot is committed on top of the
 head alone, as in the server of Paimon's own tests.
@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_plus, urlsplit
 
+import pyarrow.fs as pafs
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -29,12 +31,45 @@ class LostAnswer(Exception):  # noqa: N818 - it is thrown into the catalog to dr
     """The connection breaks instead of an answer."""
 
 
+class _Files:
+    """The files of the warehouse; paths are as Arrow's file systems have them."""
+
+    def __init__(self, store: pafs.FileSystem, scheme: str) -> None:
+        self._store = store
+        self._scheme = scheme
+
+    def address(self, path: str) -> str:
+        """Return a path as clients are told it."""
+        return f"{self._scheme}{path}"
+
+    def numbered(self, folder: str, kind: str) -> list[int]:
+        """Return the numbers of the files `kind-N` of a folder, ascending."""
+        selector = pafs.FileSelector(folder, allow_not_found=True)
+        names = [found.base_name for found in self._store.get_file_info(selector)]
+        return sorted(int(name.partition("-")[2]) for name in names if name.startswith(f"{kind}-"))
+
+    def read(self, path: str) -> dict[str, Any] | None:
+        """Return a JSON document, None where there is no such file."""
+        if self._store.get_file_info(path).type is pafs.FileType.NotFound:
+            return None
+        with self._store.open_input_stream(path) as file:
+            found: dict[str, Any] = json.loads(file.read())
+            return found
+
+    def write(self, path: str, document: object) -> None:
+        """Write a JSON document."""
+        self._store.create_dir(path.rpartition("/")[0])
+        with self._store.open_output_stream(path) as file:
+            file.write(json.dumps(document, indent=1).encode())
+
+
 @dataclass
 class _Table:
     id: str
     name: str
-    path: Path
+    path: str
     is_external: bool
+    files: _Files
     committed: dict[str, Any] | None = None
 
     @property
@@ -42,22 +77,25 @@ class _Table:
         """The newest snapshot: of a table that is somebody else's, the one of the greatest number."""
         if not self.is_external:
             return self.committed
-        files = list(self.path.glob("snapshot/snapshot-*"))
-        newest = max(files, key=lambda one: int(one.name.partition("-")[2]), default=None)
-        return None if newest is None else json.loads(newest.read_bytes())
+        numbers = self.files.numbered(f"{self.path}/snapshot", "snapshot")
+        return self.snapshot(numbers[-1]) if numbers else None
+
+    def snapshot(self, number: int) -> dict[str, Any] | None:
+        """A snapshot's file."""
+        return self.files.read(f"{self.path}/snapshot/snapshot-{number}")
 
     @property
     def schema(self) -> dict[str, Any]:
         """The present schema file."""
-        files = self.path.glob("schema/schema-*")
-        newest = max(files, key=lambda one: int(one.name.partition("-")[2]))
-        found: dict[str, Any] = json.loads(newest.read_bytes())
+        newest = self.files.numbered(f"{self.path}/schema", "schema")[-1]
+        found = self.files.read(f"{self.path}/schema/schema-{newest}")
+        assert found is not None
         return found
 
     def described(self) -> dict[str, Any]:
         """Return what a reader is told."""
         schema = self.schema
-        told = {"id": self.id, "name": self.name, "path": str(self.path), "isExternal": self.is_external}
+        told = {"id": self.id, "name": self.name, "path": self.files.address(self.path), "isExternal": self.is_external}
         return {**told, "schemaId": schema["id"], "schema": {key: schema[key] for key in _SCHEMA}, **_AUDIT}
 
 
@@ -67,25 +105,29 @@ class RestCatalogServer:
 
     `before_commit` and `after_commit` are called with each commit's snapshot; the latter may return another answer.
     `between` may answer in the catalog's place, as a proxy does; `retry_after` is a header of answers that put a
-    request off. `tells_old` is whether snapshots below the head are told.
+    request off. `tells_old` is whether snapshots below the head are told, `defaults` what clients are told besides.
     """
 
-    root: Path
+    root: str
     uri: str = ""
     before_commit: Callable[[dict[str, Any]], None] | None = None
     after_commit: Callable[[dict[str, Any]], Answer | None] | None = None
     between: Callable[[str, str], Answer | None] | None = None
     retry_after: str | None = None
     tells_old: bool = True
+    defaults: dict[str, str] = field(default_factory=dict)
+    files: _Files = field(default_factory=lambda: _Files(pafs.LocalFileSystem(), ""))
     seen: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     _tables: dict[str, dict[str, _Table]] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     @classmethod
     @contextmanager
-    def running(cls, root: Path) -> Iterator[RestCatalogServer]:
-        """Serve for the length of a `with` block."""
-        made = cls(root)
+    def running(cls, root: Path | str, store: pafs.FileSystem | None = None) -> Iterator[RestCatalogServer]:
+        """Serve for the length of a `with` block; `store` is S3 where `root` is a bucket and a prefix in it."""
+        made = cls(str(root))
+        if store is not None:
+            made.files = _Files(store, "s3://")
         handler = type("BoundHandler", (_Handler,), {"catalog": made})
         server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         server.daemon_threads = True
@@ -101,15 +143,15 @@ class RestCatalogServer:
 
     def folder(self, database: str, table: str) -> Path:
         """Return where a table lies."""
-        return self._tables[database][table].path
+        return Path(self._tables[database][table].path)
 
     def roll_back(self, database: str, table: str, number: int) -> None:
         """Make an older snapshot the head again, and delete those after it."""
         found = self._tables[database][table]
-        for file in found.path.glob("snapshot/snapshot-*"):
+        for file in self.folder(database, table).glob("snapshot/snapshot-*"):
             if int(file.name.partition("-")[2]) > number:
                 file.unlink()
-        found.committed = json.loads((found.path / "snapshot" / f"snapshot-{number}").read_bytes())
+        found.committed = found.snapshot(number)
 
     def answer(self, method: str, path: str, body: dict[str, Any]) -> Answer:
         """Answer one request."""
@@ -119,7 +161,7 @@ class RestCatalogServer:
         if instead is not None:
             return instead
         if parts == ["v1", "config"]:
-            return 200, {"defaults": {"data-token.enabled": "false"}, "overrides": {"prefix": PREFIX}}
+            return 200, {"defaults": {"data-token.enabled": "false", **self.defaults}, "overrides": {"prefix": PREFIX}}
         if parts[:2] != ["v1", PREFIX]:
             return _missing("", path)
         hook = self.before_commit if parts[-1] == "commit" else None
@@ -177,7 +219,13 @@ class RestCatalogServer:
             return _missing("DATABASE", parts[0])
         if len(parts) > 1:
             return 200, {"tables": self.tables(parts[0])}
-        return 200, {"id": parts[0], "name": parts[0], "location": str(self.root), "options": {}, **_AUDIT}
+        return 200, {
+            "id": parts[0],
+            "name": parts[0],
+            "location": self.files.address(self.root),
+            "options": {},
+            **_AUDIT,
+        }
 
     def _of_table(self, method: str, found: _Table, rest: list[str], body: dict[str, Any]) -> Answer:
         answer: Answer = 501, {"message": "/".join(rest), "code": 501}
@@ -189,9 +237,8 @@ class RestCatalogServer:
             case ("GET", "snapshot"):
                 answer = _missing("SNAPSHOT", "") if found.head is None else (200, {"snapshot": _counted(found.head)})
             case ("GET", "snapshots", number) if self.tells_old:
-                file = found.path / "snapshot" / f"snapshot-{number}"
-                there = file.is_file()
-                answer = (200, {"snapshot": json.loads(file.read_bytes())}) if there else _missing("SNAPSHOT", number)
+                there = found.snapshot(int(number))
+                answer = _missing("SNAPSHOT", number) if there is None else (200, {"snapshot": there})
             case ("POST", "commit"):
                 answer = self._commit(found, body)
         return answer
@@ -203,10 +250,10 @@ class RestCatalogServer:
         if name in self._tables[database]:
             return 409, {"message": "the table is there", "code": 409}
         elsewhere = schema["options"].get("path")
-        path = Path(elsewhere) if elsewhere else self.root / database / f"tbl-{uuid.uuid4()}"
-        table = _Table(str(uuid.uuid4()), name, path, is_external=bool(elsewhere))
+        path = elsewhere.removeprefix("s3://") if elsewhere else f"{self.root}/{database}/tbl-{uuid.uuid4()}"
+        table = _Table(str(uuid.uuid4()), name, path, bool(elsewhere), self.files)
         fields = schema["fields"]
-        _write(path / "schema" / "schema-0", _numbered(schema, 0, max(one["id"] for one in fields)))
+        self.files.write(f"{path}/schema/schema-0", _numbered(schema, 0, max(one["id"] for one in fields)))
         self._tables[database][name] = table
         return _NONE
 
@@ -224,8 +271,8 @@ class RestCatalogServer:
             places = [one["name"] for one in fields]
             place = len(fields) if move is None else places.index(move["referenceFieldName"])
             fields.insert(place, added)
-        _write(
-            found.path / "schema" / f"schema-{schema['id'] + 1}",
+        self.files.write(
+            f"{found.path}/schema/schema-{schema['id'] + 1}",
             _numbered({**schema, "fields": fields}, schema["id"] + 1, highest),
         )
         return _NONE
@@ -249,8 +296,8 @@ class RestCatalogServer:
         # Clients before Paimon 2.0 name the snapshot below by its number alone.
         if body.get("baseSnapshotUuid", below.get("uuid")) != below.get("uuid") or snapshot["id"] != below["id"] + 1:
             return 200, {"success": False}
-        _write(found.path / "snapshot" / f"snapshot-{snapshot['id']}", snapshot)
-        (found.path / "snapshot" / "LATEST").write_text(str(snapshot["id"]), encoding="utf-8")
+        self.files.write(f"{found.path}/snapshot/snapshot-{snapshot['id']}", snapshot)
+        self.files.write(f"{found.path}/snapshot/LATEST", snapshot["id"])
         found.committed = snapshot
         return 200, {"success": True}
 
@@ -271,11 +318,6 @@ def _counted(snapshot: dict[str, Any]) -> dict[str, Any]:
 
 def _missing(kind: str, name: str) -> Answer:
     return 404, {"message": f"there is no {name}", "resourceType": kind, "resourceName": name, "code": 404}
-
-
-def _write(path: Path, document: dict[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(document, indent=1), encoding="utf-8")
 
 
 class _Handler(BaseHTTPRequestHandler):
