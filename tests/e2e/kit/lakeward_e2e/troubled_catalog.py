@@ -1,4 +1,4 @@
-"""A real Iceberg REST catalog on a socket that throttles, is slow, loses answers or is down."""
+"""REST catalogs of Iceberg and of Paimon on a socket that throttle, are slow, lose answers or are down."""
 
 from __future__ import annotations
 
@@ -6,12 +6,20 @@ import json
 import socket
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lakeward.clock import SystemClock
+from lakeward.model.tables import TablePath
 from lakeward_demo.rest_server import RestCatalogServer, _Handler
 from lakeward_lake_iceberg.options import IcebergOptions
+from lakeward_lake_iceberg.plugin import IcebergLakePlugin
+from lakeward_lake_paimon.lake import PaimonLake
+from lakeward_lake_paimon.options import PaimonOptions
+from lakeward_lake_paimon.plugin import PaimonLakePlugin
+from lakeward_paimon_kit.rest import TOKEN, LostAnswer
+from lakeward_paimon_kit.rest import RestCatalogServer as PaimonCatalogServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,8 +38,15 @@ class Trouble:
     retry_after_s: int | None = None
 
 
-class TroubledCatalog:
-    """The catalog. `trouble` is asked for each commit with its table's name; it may wait, and None lets it pass."""
+class TroubledIcebergCatalog:
+    """A catalog of Iceberg.
+
+    `trouble` is asked for each commit with its table's name; it may wait, and None lets the commit pass.
+    """
+
+    name = "iceberg"
+    broken_off = "Connection aborted"
+    """What the lake says of an answer that breaks off."""
 
     def __init__(self, warehouse: Path) -> None:
         """Serve on a free port."""
@@ -42,6 +57,11 @@ class TroubledCatalog:
         self._port = 0
         self._connections: set[socket.socket] = set()
         self.come_up()
+
+    @property
+    def plugin(self) -> IcebergLakePlugin:
+        """The plugin of its tables."""
+        return IcebergLakePlugin()
 
     @property
     def options(self) -> IcebergOptions:
@@ -81,7 +101,7 @@ class TroubledCatalog:
 class _TroubledHandler(_Handler):
     """Asks for a trouble before a commit."""
 
-    catalog: TroubledCatalog
+    catalog: TroubledIcebergCatalog
 
     def setup(self) -> None:
         """Note the connection, so that it can be broken."""
@@ -128,3 +148,80 @@ class _TroubledHandler(_Handler):
         if self.command == "POST" and place[-1:] == ["tables"]:
             self._note(table, status)
         super()._send(status, document)
+
+
+class _TroubledPaimonServer(PaimonCatalogServer):
+    """Asks for a trouble before a commit."""
+
+    def __init__(self, catalog: TroubledPaimonCatalog, root: str) -> None:
+        super().__init__(root)
+        self._catalog = catalog
+
+    def answer(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """Answer a commit as its trouble says, everything else as the catalog does."""
+        *_, table, call = ["", *path.strip("/").split("/")]
+        if (method, call) != ("POST", "commit"):
+            return super().answer(method, path, body)
+        trouble = self._catalog.trouble(table)
+        carried_out = trouble is None or trouble.landed
+        told = super().answer(method, path, body) if carried_out else (500, {})
+        self._catalog.commits.append((table, time.monotonic(), 200 if trouble is None else trouble.status))
+        if trouble is None:
+            return told
+        if not trouble.status:
+            raise LostAnswer
+        self.retry_after = None if trouble.retry_after_s is None else str(trouble.retry_after_s)
+        return trouble.status, {"message": f"the catalog answers {trouble.status}", "code": trouble.status}
+
+
+class TroubledPaimonCatalog:
+    """A catalog of Paimon; see `TroubledIcebergCatalog`."""
+
+    name = "paimon"
+    broken_off = "closed connection without response"
+
+    def __init__(self, warehouse: Path) -> None:
+        """Serve on a free port."""
+        self.trouble: Callable[[str], Trouble | None] = lambda _table: None
+        self.commits: list[tuple[str, float, int]] = []
+        self._server = _TroubledPaimonServer(self, str(warehouse))
+        self._port = 0
+        self._serving = ExitStack()
+        self.come_up()
+
+    @property
+    def plugin(self) -> PaimonLakePlugin:
+        """The plugin of its tables."""
+        return PaimonLakePlugin()
+
+    @property
+    def options(self) -> PaimonOptions:
+        """Options of a lake on this catalog."""
+        told = {"token": TOKEN}
+        return PaimonOptions(metastore="rest", uri=self._server.uri, warehouse="lake", properties=told)
+
+    def come_up(self) -> None:
+        """Serve, at the same address as before."""
+        self._serving.enter_context(self._server.serving(self._port))
+        self._port = int(self._server.uri.rpartition(":")[2])
+
+    def go_down(self) -> None:
+        """Refuse connections; of none more than one request is served."""
+        self._serving.close()
+
+    def ids(self, name: str) -> list[int]:
+        """Return the column `id` of all rows of a table, sorted, by none of the code that writes them."""
+        path = TablePath.parse(name)
+        lake = PaimonLake(self.options, SystemClock())
+        head = lake.head(path)
+        assert head is not None
+        batches = lake.read_rows(path, head.snapshot_id or 0)
+        return sorted(one for batch in batches for one in batch.column("id").to_pylist())
+
+    def answered(self, table: str, status: int) -> list[float]:
+        """Return when commits of a table were answered so."""
+        return [at for name, at, found in list(self.commits) if (name, found) == (table, status)]
+
+
+CATALOGS = TroubledIcebergCatalog, TroubledPaimonCatalog
+AnyCatalog = TroubledIcebergCatalog | TroubledPaimonCatalog

@@ -128,14 +128,20 @@ class RestCatalogServer:
         made = cls(str(root))
         if store is not None:
             made.files = _Files(store, "s3://")
-        handler = type("BoundHandler", (_Handler,), {"catalog": made})
-        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        with made.serving():
+            yield made
+
+    @contextmanager
+    def serving(self, port: int = 0) -> Iterator[None]:
+        """Serve for the length of a `with` block, at a port or at any that is free."""
+        handler = type("BoundHandler", (_Handler,), {"catalog": self})
+        server = ThreadingHTTPServer(("127.0.0.1", port), handler)
         server.daemon_threads = True
-        made.uri = f"http://127.0.0.1:{server.server_address[1]}"
+        self.uri = f"http://127.0.0.1:{server.server_address[1]}"
         thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
         thread.start()
         try:
-            yield made
+            yield
         finally:
             server.shutdown()
             server.server_close()

@@ -1,4 +1,4 @@
-"""An Iceberg REST catalog in trouble: it throttles or is slow for one table, or is down; each row is there once.
+"""A REST catalog in trouble, of either lake: it throttles or is slow for one table, or is down; each row is there once.
 
 The catalog, its sockets and the lake are real; subtasks are threads, so no Spark is needed.
 """
@@ -17,8 +17,7 @@ import pytest
 from lakeward.clock import SystemClock
 from lakeward.model.status import WAITS_FOR_CATALOG
 from lakeward.model.tables import TablePath
-from lakeward_e2e.troubled_catalog import Trouble, TroubledCatalog
-from lakeward_lake_iceberg.plugin import IcebergLakePlugin
+from lakeward_e2e.troubled_catalog import CATALOGS, AnyCatalog, Trouble
 from lakeward_service_kit.service_world import World as Services
 from lakeward_testing.waiting import until
 
@@ -34,16 +33,17 @@ HEALTHY = (GOOD, FINE)
 class Neighbours:
     """Three tables, the catalog that knows them, and a service that tiers them."""
 
-    def __init__(self, directory: Path, call_timeout_s: float = 20.0) -> None:
+    def __init__(self, directory: Path, kind: type[AnyCatalog], call_timeout_s: float = 20.0) -> None:
         """Create them.
 
         Args:
             directory: holds everything.
+            kind: makes the catalog.
             call_timeout_s: the lake waits so long for an answer of the catalog.
         """
-        self.catalog = TroubledCatalog(directory / "warehouse")
+        self.catalog: AnyCatalog = kind(directory / "warehouse")
         options = msgspec.structs.replace(self.catalog.options, commit_timeout_s=call_timeout_s)
-        self.lake = IcebergLakePlugin().open(options, SystemClock())
+        self.lake: Any = self.catalog.plugin.open(options, SystemClock())  # type: ignore[arg-type]  # its own options
         self.services = Services.create(directory)
         self.loaded = dict.fromkeys((BAD, *HEALTHY), 0)
         for path in self.loaded:
@@ -68,7 +68,7 @@ class Neighbours:
     async def served(self, **options: Any) -> AsyncIterator[None]:  # noqa: ANN401 - as `World.service`
         """Serve them; each has been tiered once before, and in the end each has all of its rows, once."""
         keys = {"lake_commit_timeout_s": 20.0, "suspend_after": 100, **options}
-        service = self.services.service(lake=self.lake, lake_type="iceberg", **keys)
+        service = self.services.service(lake=self.lake, lake_type=self.catalog.name, **keys)
         serving = asyncio.create_task(service.serve())
         try:
             self.load(*self.loaded)
@@ -98,12 +98,12 @@ class Neighbours:
         return next((line.message for line in self.services.reports[-1].tables if line.path == str(path)), "")
 
 
-@pytest.fixture
-def make(tmp_path: Path) -> Iterator[Callable[..., Neighbours]]:
+@pytest.fixture(params=CATALOGS, ids=lambda kind: kind.name)
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Neighbours]]:
     made: list[Neighbours] = []
 
     def create(**options: float) -> Neighbours:
-        made.append(Neighbours(tmp_path, **options))
+        made.append(Neighbours(tmp_path, request.param, **options))
         return made[-1]
 
     yield create
@@ -136,14 +136,12 @@ def test_a_table_whose_commits_are_throttled_waits_as_the_catalog_says_and_its_n
     assert min(later - earlier for earlier, later in itertools.pairwise(asked)) >= 1.0
 
 
-@pytest.mark.parametrize(
-    ("trouble", "named"),
-    [(Trouble(503), "answers 503"), (Trouble(0), "Connection aborted")],
-    ids=["unavailable", "no answer"],
-)
+@pytest.mark.parametrize("trouble", [Trouble(503), Trouble(0)], ids=["unavailable", "no answer"])
 def test_a_table_whose_commits_fail_is_tried_again_and_goes_on_by_itself_while_its_neighbours_commit(
-    tables: Neighbours, trouble: Trouble, named: str
+    tables: Neighbours, trouble: Trouble
 ) -> None:
+    named = "answers 503" if trouble.status else tables.catalog.broken_off
+
     async def run() -> None:
         async with tables.served():
             tables.spoil(trouble)
