@@ -17,8 +17,7 @@ from lakeward.subtask.mailbox import Mailbox
 from lakeward.subtask.reading import Read
 from lakeward.subtask.work import SplitWork
 from lakeward.threads import ThreadExecutor
-from lakeward_lake_iceberg.options import IcebergOptions
-from lakeward_lake_iceberg.plugin import IcebergLakePlugin
+from lakeward_e2e.lakes import LAKES, AnyTables, lake_id
 from lakeward_source_embedded.reader import EmbeddedReader
 from lakeward_source_embedded.store import EmbeddedStore
 
@@ -30,12 +29,13 @@ if TYPE_CHECKING:
 PATH = TablePath("shop", "orders")
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("token", pa.int64())])
 LOAD, LOADS = 70_000, 40
-TARGET = 2_000_000
+TARGET = 4_000_000
 
 
+@pytest.mark.parametrize("kind", LAKES, ids=lake_id)
 @pytest.mark.parametrize("keys", [0, 1_000_000], ids=["log", "changes"])
-def test_files_keep_half_their_target_size_at_any_interval(tmp_path: Path, keys: int) -> None:
-    positions, files = _tier(tmp_path, keys)
+def test_files_keep_half_their_target_size_at_any_interval(tmp_path: Path, kind: type[AnyTables], keys: int) -> None:
+    positions, files = _tier(tmp_path, kind(tmp_path), keys)
     data = [file for file in files if file.kind == "data"]
     sizes = [file.size_bytes for file in data]
     print(f"{len(data)} data files, smallest but the last {min(sizes[:-1])} of {TARGET} bytes, {len(files)} files")  # noqa: T201 - the figure
@@ -46,7 +46,7 @@ def test_files_keep_half_their_target_size_at_any_interval(tmp_path: Path, keys:
     assert positions == sorted(positions)
 
 
-def _tier(tmp_path: Path, keys: int) -> tuple[list[int], tuple[LakeFile, ...]]:
+def _tier(tmp_path: Path, tables: AnyTables, keys: int) -> tuple[list[int], tuple[LakeFile, ...]]:
     """Write one bucket with a checkpoint after each batch; return the positions recorded, and the files."""
     source = np.random.default_rng(7)
     store = EmbeddedStore.create(tmp_path / "store")
@@ -57,14 +57,13 @@ def _tier(tmp_path: Path, keys: int) -> tuple[list[int], tuple[LakeFile, ...]]:
         store.load(PATH, pa.table([pa.array(ids), pa.array(source.integers(1 << 62, size=count))], schema=SCHEMA))
     (state,) = store.buckets(PATH)
     clock = SystemClock()
-    options = IcebergOptions(warehouse=str(tmp_path / "warehouse"), target_file_size_bytes=TARGET)
-    lake = IcebergLakePlugin().open(options, clock)
+    lake = tables.open(clock, target_file_size_bytes=TARGET)
     who = Incarnation("tier", 1, "0" * 16)
     lake.open_table(table, who)
     task = lake.writer_task(table, lake.stamp(PATH, who), RoundId(who, table.table_id, 1, 1))
     split = LogSplit("log-0", state.bucket, (), 0, state.end)
     mailbox = Mailbox()
-    writer = IcebergLakePlugin().writer(task, table, split, 1)
+    writer = tables.plugin.writer(task, table, split, 1)
     work = SplitWork(
         table,
         SplitProgress.beginning(split),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from lakeward.model.lake_rows import RowConverter
 from lakeward.model.results import LakeFile
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from lakeward_lake_paimon.task import WriterTask
 
 _HALF = 0.5
+_SAMPLE_ROWS, _SAMPLE_BYTES = 1 << 15, 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,8 @@ class KeyWriter:
         self._kinds: list[pa.Array] = []
         self._rows = 0
         self._bytes = 0
-        self._ratio = 1.0
+        self._ratio: float | None = None
+        """Bytes of a file for each byte that was pending; None: no file was written yet."""
         self._left_out = 0
         self._encode_s = 0.0
         self._upload_s = 0.0
@@ -144,7 +147,29 @@ class KeyWriter:
 
     def _amounts_to(self, share: float) -> bool:
         """Return whether what is pending has so much of the target size, as it compresses."""
-        return bool(self._pending) and self._bytes * self._ratio >= share * self._task.target_size_bytes
+        if not self._pending:
+            return False
+        size = share * self._task.target_size_bytes
+        if self._ratio is None and self._bytes >= size:
+            self._ratio = self._sampled_ratio()
+        return self._bytes * (self._ratio or 1.0) >= size
+
+    def _sampled_ratio(self) -> float:
+        """Return how some of the pending rows compress, by writing them nowhere."""
+        most = max(1, min(_SAMPLE_ROWS, self._rows * _SAMPLE_BYTES // max(1, self._bytes)))
+        rows = pa.Table.from_batches(self._pending, schema=self._converter.schema).slice(0, most)
+        sink = pa.BufferOutputStream()
+        with pq.ParquetWriter(sink, self._layout.schema, **self._options) as writer:
+            writer.write_table(self._ordered(rows)[1])
+        ratio: float = sink.tell() / max(1, rows.nbytes)
+        return ratio
+
+    def _ordered(self, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """Return the first of the pending rows as files of changes have them, and as files of rows."""
+        numbers = np.arange(self._next_sequence, self._next_sequence + rows.num_rows, dtype=np.int64)
+        kinds = pa.chunked_array(self._kinds, pa.int8()).slice(0, rows.num_rows)
+        ordered = self._layout.file_rows(rows, pa.array(numbers), kinds)
+        return ordered, self._layout.last_of_each_key(ordered)
 
     def _flush(self) -> None:
         """Write what is pending as one file, and one of its changes."""
@@ -152,12 +177,10 @@ class KeyWriter:
             return
         started = time.perf_counter()
         rows = pa.Table.from_batches(self._pending, schema=self._converter.schema)
-        numbers = np.arange(self._next_sequence, self._next_sequence + rows.num_rows, dtype=np.int64)
-        ordered = self._layout.file_rows(rows, pa.array(numbers), pa.chunked_array(self._kinds, pa.int8()))
-        folded = self._layout.last_of_each_key(ordered)
+        ordered, folded = self._ordered(rows)
         self._keys_s += time.perf_counter() - started
         started = time.perf_counter()
-        sequences = (int(numbers[0]), int(numbers[-1]))
+        sequences = (self._next_sequence, self._next_sequence + rows.num_rows - 1)
         if folded.num_rows:
             file = self._write("data", folded, sequences)
             self._ratio = file.size_bytes / max(1, self._bytes)

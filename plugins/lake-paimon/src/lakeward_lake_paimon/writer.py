@@ -110,6 +110,7 @@ class AppendWriter:
         started = time.perf_counter()
         if self._amounts_to(0.5):
             self._flush()
+        if self._amounts_to(0.5):  # only now it is known how what was pending compresses
             self._close_file()
         self._encode_s += time.perf_counter() - started
         files = (*self._before, *self._closed)
