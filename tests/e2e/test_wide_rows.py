@@ -1,4 +1,4 @@
-"""Wide rows from the embedded source to Iceberg's files: as many rows come out as went in (no Spark needed)."""
+"""Wide rows from the embedded source to a lake's files: as many rows come out as went in (no Spark needed)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from lakeward.subtask.mailbox import Mailbox
 from lakeward.subtask.reading import Read
 from lakeward.subtask.work import SplitWork
 from lakeward.threads import ThreadExecutor
-from lakeward_lake_iceberg.options import IcebergOptions
-from lakeward_lake_iceberg.plugin import IcebergLakePlugin
+from lakeward_e2e.lakes import AnyTables, IcebergTables, PaimonTables
 from lakeward_source_embedded.reader import EmbeddedReader
 from lakeward_source_embedded.store import EmbeddedStore
 
@@ -33,11 +32,18 @@ pytestmark = pytest.mark.slow
 PATH = TablePath("shop", "documents")
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("text", pa.string())])
 KIB, MIB = 1 << 10, 1 << 20
+MANY, LONG = (60_000, 40 * KIB), (3, 100 * MIB)
+CASES: list[tuple[type[AnyTables], str, int, int]] = [
+    *((IcebergTables, kind, *size) for size in (MANY, LONG) for kind in ("log", "changes", "snapshot")),
+    (PaimonTables, "log", *MANY),
+    *((PaimonTables, kind, *LONG) for kind in ("changes", "snapshot")),
+]
 
 
-@pytest.mark.parametrize("kind", ["log", "changes", "snapshot"])
-@pytest.mark.parametrize(("rows", "width"), [(60_000, 40 * KIB), (3, 100 * MIB)])
-def test_as_many_wide_rows_come_out_as_went_in(tmp_path: Path, kind: str, rows: int, width: int) -> None:
+@pytest.mark.parametrize(("lake", "kind", "rows", "width"), CASES, ids=lambda one: getattr(one, "name", str(one)))
+def test_as_many_wide_rows_come_out_as_went_in(
+    tmp_path: Path, lake: type[AnyTables], kind: str, rows: int, width: int
+) -> None:
     with EmbeddedStore.create(tmp_path / "store") as store:
         key = () if kind == "log" else ("id",)
         table = store.create_table(PATH, SCHEMA, key, properties={"table.kv.snapshot.interval-s": "0"})
@@ -53,20 +59,21 @@ def test_as_many_wide_rows_come_out_as_went_in(tmp_path: Path, kind: str, rows: 
         split: Split = LogSplit("s", state.bucket, (), 0, state.end)
         if state.snapshot is not None:
             split = SnapshotSplit("s", state.bucket, (), state.snapshot.snapshot_id, state.snapshot.log_offset)
-        result = _write(tmp_path, store, table, split)
+        result = _write(lake(tmp_path), store, table, split)
 
     assert result.rows == rows
-    found = [pq.read_table(file.path, columns=["id"]).column("id").to_pylist() for file in result.files]
+    data = [file.path for file in result.files if file.kind == "data"]
+    found = [pq.read_table(path, columns=["id"]).column("id").to_pylist() for path in data]
     assert sorted(one for part in found for one in part) == list(range(rows))
 
 
-def _write(tmp_path: Path, store: EmbeddedStore, table: TableSpec, split: Split) -> WriteResult:
+def _write(tables: AnyTables, store: EmbeddedStore, table: TableSpec, split: Split) -> WriteResult:
     clock = SystemClock()
-    lake = IcebergLakePlugin().open(IcebergOptions(warehouse=str(tmp_path / "warehouse")), clock)
+    lake = tables.open(clock)
     who = Incarnation("wide", 1, "0" * 16)
     lake.open_table(table, who)
     task = lake.writer_task(table, lake.stamp(PATH, who), RoundId(who, table.table_id, 1, 1))
-    writer = IcebergLakePlugin().writer(task, table, split, 1)
+    writer = tables.plugin.writer(task, table, split, 1)
     mailbox = Mailbox()
     work = SplitWork(
         table,
