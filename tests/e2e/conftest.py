@@ -23,7 +23,13 @@ if TYPE_CHECKING:
 
 __all__ = ["configured", "flights", "lakeward", "pytest_collection_modifyitems", "shared_world", "world"]
 
-_LONG = ("test_exchange_services_killed", "test_chaos", "test_killed_with_object_store", "test_driver_killed")
+_LONG = (
+    "test_exchange_services_killed",
+    "test_chaos",
+    "test_killed_with_object_store",
+    "test_driver_killed",
+    "test_killed_with_paimon_in_store",
+)
 """Modules that run for minutes: where several processes share the tests, these begin with them."""
 
 

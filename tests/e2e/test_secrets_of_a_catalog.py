@@ -16,11 +16,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 _LAKEWARD = [sys.executable, "-c", "from lakeward.cli.main import main; main()"]
-_CONFIG = """
-[source]
-type = "embedded"
-path = "store"
-[lake]
+_ICEBERG = """
 type = "iceberg"
 warehouse = "warehouse"
 catalog = "rest"
@@ -28,6 +24,34 @@ uri = "http://admin:hush1@127.0.0.1:1/cat?token=hush2"
 [lake.properties]
 credential = "me:hush3"
 "oauth2-server-uri" = "http://me:hush4@127.0.0.1:1/tok?pw=hush5&sig=hush6"
+"""
+_PAIMON_REST = """
+type = "paimon"
+warehouse = "lake"
+metastore = "rest"
+uri = "http://127.0.0.1:1/cat"
+[lake.properties]
+token = "hush1"
+"header.X-Api-Key" = "hush2"
+"s3.access-key" = "hush3"
+"s3.secret-key" = "hush4"
+"s3.session-token" = "hush5"
+"""
+_PAIMON_S3 = """
+type = "paimon"
+warehouse = "s3://lake/paimon"
+[lake.properties]
+"s3.endpoint" = "http://127.0.0.1:1"
+"s3.access-key" = "hush1"
+"s3.secret-key" = "hush2"
+"s3.session-token" = "hush3"
+"""
+_CONFIG = """
+[source]
+type = "embedded"
+path = "store"
+[lake]
+{lake}
 [lease]
 backend = "fluss"
 [checkpoint]
@@ -36,30 +60,43 @@ root = "state"
 log = "{form}"
 level = "debug"
 """
+_SHOW, _TABLES, _DOCTOR = ("config", "show"), ("tables", "--debug"), ("doctor", "--no-spark")
+_RUN = ("run", "--once", "--no-progress", "--debug")
+_IN_WORDS = {
+    _ICEBERG: f"http://{MASK}@127.0.0.1:1/cat?token={MASK}",
+    _PAIMON_REST: "http://127.0.0.1:1/cat: connection refused",
+    _PAIMON_S3: "127.0.0.1",
+}
+"""What is said of each that cannot be reached."""
 
 
-@pytest.fixture(params=["text", "json"])
-def away(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A directory with a configuration whose catalog nobody serves."""
+@pytest.mark.parametrize(
+    ("lake", "form", "commands"),
+    [
+        *(
+            (
+                _ICEBERG,
+                form,
+                (_SHOW, ("config", "check", "-o", "json"), _TABLES, ("tables", "-o", "json"), _DOCTOR, _RUN),
+            )
+            for form in ("text", "json")
+        ),
+        (_PAIMON_REST, "json", (_SHOW, _TABLES, _DOCTOR, _RUN)),
+        (_PAIMON_S3, "text", (_TABLES, _RUN)),
+    ],
+    ids=["iceberg-text", "iceberg-json", "paimon-rest-json", "paimon-s3-text"],
+)
+def test_no_command_tells_a_password_of_the_catalog_in_an_error_a_log_or_a_traceback(
+    tmp_path: Path, lake: str, form: str, commands: tuple[tuple[str, ...], ...]
+) -> None:
     EmbeddedStore.create(tmp_path / "store").close()
-    (tmp_path / "lakeward.toml").write_text(_CONFIG.format(form=request.param), encoding="utf-8")
-    return tmp_path
-
-
-def test_no_command_tells_a_password_of_the_catalog_in_an_error_a_log_or_a_traceback(away: Path) -> None:
+    (tmp_path / "lakeward.toml").write_text(_CONFIG.format(lake=lake, form=form), encoding="utf-8")
     told = ""
-    for words in (
-        ("config", "show"),
-        ("config", "check", "-o", "json"),
-        ("tables", "--debug"),
-        ("tables", "-o", "json"),
-        ("doctor", "--no-spark"),
-        ("run", "--once", "--no-progress", "--debug"),
-    ):
+    for words in commands:
         done = subprocess.run(
-            [*_LAKEWARD, *words], cwd=away, capture_output=True, encoding="utf-8", timeout=200, check=False
+            [*_LAKEWARD, *words], cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=200, check=False
         )
         told += done.stdout + done.stderr
-    assert f"http://{MASK}@127.0.0.1:1/cat?token={MASK}" in told
+    assert _IN_WORDS[lake] in told
     assert "Traceback" in told
     assert "hush" not in told

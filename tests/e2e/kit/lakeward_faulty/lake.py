@@ -1,4 +1,4 @@
-"""The Iceberg lake, with points around the very send of a commit, and in the writers."""
+"""Lakes with points around a commit, of Iceberg around its very send, and in the writers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from lakeward_faulty.points import ArmedError, reached
 from lakeward_lake_iceberg.options import IcebergOptions
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
+from lakeward_lake_paimon.options import PaimonOptions
+from lakeward_lake_paimon.plugin import PaimonLakePlugin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from lakeward.model.results import CommitOutcome, CommitRequest, LakeFile, LakeHead
     from lakeward.model.splits import Split
     from lakeward.model.tables import TablePath, TableSpec
+    from lakeward.model.upkeep import UpkeepResult, UpkeepTask
     from lakeward.ports import Clock, LakeWriter, Partitioner, SourceBatch
 
 _WRITTEN = 2
@@ -24,12 +27,10 @@ _WRITTEN = 2
 
 
 class FaultyLake:
-    """Hands everything to the Iceberg lake; its catalog may lose answers."""
+    """Hands everything to a lake."""
 
-    def __init__(self, inner: Any) -> None:  # noqa: ANN401 - IcebergLake, imported on the driver alone
+    def __init__(self, inner: Any) -> None:  # noqa: ANN401 - a lake of any type
         self._inner = inner
-        catalog = inner._client.catalog
-        catalog.commit_table = _lossy(catalog.commit_table)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the port has
         return getattr(self._inner, name)
@@ -83,7 +84,7 @@ def _send_late(send: Callable[..., Any], table: Any, requirements: Any, updates:
 
 
 class FaultyWriter:
-    """Hands everything to a writer of the Iceberg lake."""
+    """Hands everything to a writer of a lake."""
 
     def __init__(self, inner: LakeWriter, table: TableSpec) -> None:
         self._inner = inner
@@ -124,21 +125,22 @@ class FaultyWriter:
         return self._inner.timings_s
 
 
-class FaultyLakePlugin:
-    """The lake `iceberg-faulty`."""
+class _FaultyPlugin:
+    """Hands everything to the plugin of a lake."""
 
-    options = IcebergOptions
+    inner: Any
 
-    def open(self, options: IcebergOptions, clock: Clock) -> FaultyLake:
-        return FaultyLake(IcebergLakePlugin().open(options, clock))
+    def open(self, options: Any, clock: Clock) -> FaultyLake:  # noqa: ANN401 - the options of the lake
+        return FaultyLake(self.inner.open(options, clock))
 
     def writer(
         self, task: bytes, table: TableSpec, split: Split, attempt: int, progress: SplitProgress | None = None
     ) -> FaultyWriter:
-        return FaultyWriter(IcebergLakePlugin().writer(task, table, split, attempt, progress), table)
+        return FaultyWriter(self.inner.writer(task, table, split, attempt, progress), table)
 
     def partitioner(self, task: bytes, table: TableSpec) -> Partitioner:
-        return IcebergLakePlugin().partitioner(task, table)
+        found: Partitioner = self.inner.partitioner(task, table)
+        return found
 
     def partition_writer(  # noqa: PLR0917 - as the Protocol
         self,
@@ -150,5 +152,29 @@ class FaultyLakePlugin:
         before: tuple[LakeFile, ...],
         memory_bytes: int,
     ) -> FaultyWriter:
-        inner = IcebergLakePlugin().partition_writer(task, table, partition, name, attempt, before, memory_bytes)
+        inner = self.inner.partition_writer(task, table, partition, name, attempt, before, memory_bytes)
         return FaultyWriter(inner, table)
+
+
+class FaultyLakePlugin(_FaultyPlugin):
+    """The lake `iceberg-faulty`, whose catalog may lose answers."""
+
+    inner = IcebergLakePlugin()
+    options = IcebergOptions
+
+    def open(self, options: Any, clock: Clock) -> FaultyLake:  # noqa: ANN401 - as above
+        lake: Any = self.inner.open(options, clock)
+        catalog = lake._client.catalog
+        catalog.commit_table = _lossy(catalog.commit_table)
+        return FaultyLake(lake)
+
+
+class FaultyPaimonPlugin(_FaultyPlugin):
+    """The lake `paimon-faulty`."""
+
+    inner = PaimonLakePlugin()
+    options = PaimonOptions
+
+    def upkeep(self, task: UpkeepTask, attempt: int, check: Callable[[], None]) -> UpkeepResult:
+        reached("upkeep")
+        return self.inner.upkeep(task, attempt, check)
