@@ -13,18 +13,35 @@ from lakeward_lake_paimon.local_storage import LocalStorage
 from lakeward_lake_paimon.manifests import Manifests
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from lakeward_lake_paimon.kinds import Kind
     from lakeward_lake_paimon.manifests import Entry
+
+_OF_ONE_SNAPSHOT = (
+    "properties",
+    "baseManifestListSize",
+    "deltaManifestListSize",
+    "changelogManifestList",
+    "changelogManifestListSize",
+    "changelogRecordCount",
+)
 
 
 class Other:
     """Commits to the table in a folder."""
 
-    def __init__(self, folder: Path) -> None:
-        """Keep the folder."""
+    def __init__(
+        self,
+        folder: Path,
+        kinds: Sequence[Kind] = (),
+        publish: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        """Keep the folder, and the types of the partition keys; `publish` commits, where a catalog does that."""
         self._folder = folder
+        self._kinds = kinds
         self._manifests = Manifests(LocalStorage(), str(folder))
+        self._publish = publish or self._rename
 
     def commit(self, kind: str, entries: Sequence[Entry] = (), user: str = "spark", **said_of: str) -> None:
         """Commit entries on top of the head, by a rename as Paimon does on a disk; `said_of` are properties."""
@@ -34,11 +51,12 @@ class Other:
         there = [*self._manifests.read_list(said["baseManifestList"])]
         there += self._manifests.read_list(said["deltaManifestList"])
         self._manifests.write_list(f"manifest-list-{name}-0", there)
-        added = [self._manifests.write(f"manifest-{name}-0", entries, 0, ())] if entries else []
+        added = [self._manifests.write(f"manifest-{name}-0", entries, 0, self._kinds)] if entries else []
         self._manifests.write_list(f"manifest-list-{name}-1", added)
         rows = sum(one.file.rows * (1 - 2 * one.kind) for one in entries)
         said |= {
             "id": newest + 1,
+            "uuid": str(name),
             "baseManifestList": f"manifest-list-{name}-0",
             "deltaManifestList": f"manifest-list-{name}-1",
             "commitUser": user,
@@ -46,14 +64,18 @@ class Other:
             "deltaRecordCount": rows,
             "totalRecordCount": said["totalRecordCount"] + rows,
         }
-        for gone in ("properties", "changelogManifestList", "baseManifestListSize", "deltaManifestListSize"):
+        for gone in _OF_ONE_SNAPSHOT:
             said.pop(gone, None)
         if said_of:
             said["properties"] = {key.replace("_", "-"): value for key, value in said_of.items()}
-        temporary = self._folder / "snapshot" / f".{name}"
+        self._publish(said)
+
+    def _rename(self, said: dict[str, Any]) -> None:
+        folder = self._folder / "snapshot"
+        temporary = folder / f".{said['uuid']}"
         temporary.write_text(json.dumps(said), encoding="utf-8")
-        temporary.rename(self._folder / "snapshot" / f"snapshot-{newest + 1}")
-        (self._folder / "snapshot" / "LATEST").write_text(str(newest + 1), encoding="utf-8")
+        temporary.rename(folder / f"snapshot-{said['id']}")
+        (folder / "LATEST").write_text(str(said["id"]), encoding="utf-8")
 
     def copy_newest_file(self, sequence: int) -> None:
         """Commit a copy of a data file of level 0, as rows of its own with a sequence number."""
