@@ -57,13 +57,15 @@ class Change:
 class SnapshotBuilder:
     """Writes one snapshot on a table as it was read, with a uuid that was chosen before."""
 
-    def __init__(self, table: Table, uuid: str, wall_ms: int) -> None:
+    def __init__(self, table: Table, uuid: str, wall_ms: int, label: str = "") -> None:
         """Prepare the builder; nothing is written yet.
 
-        `wall_ms` is the time of the commit, in ms since 1970.
+        `wall_ms` is the time of the commit, in ms since 1970. `label` is what the names of its files have in common;
+        empty: the uuid.
         """
         self._table = table
         self._uuid = uuid
+        self._label = label or uuid
         self._base = table.latest
         # Readers look for a snapshot by its time, and expect it to be none before the one below.
         self._time_ms = max(wall_ms, 0 if self._base is None else self._base.time_millis)
@@ -115,12 +117,12 @@ class SnapshotBuilder:
 
     def _write(self, entries: Sequence[Entry]) -> Manifest:
         self._count += 1
-        name = f"manifest-{self._uuid}-{self._count}"
+        name = f"manifest-{self._label}-{self._count}"
         return self._manifests.write(name, entries, self._table.schema.id, self._kinds)
 
     def _write_list(self, manifests: Sequence[Manifest]) -> tuple[str, int]:
         self._count += 1
-        name = f"manifest-list-{self._uuid}-{self._count}"
+        name = f"manifest-list-{self._label}-{self._count}"
         return name, self._manifests.write_list(name, manifests)
 
     def _merged(self, manifests: Sequence[Manifest]) -> list[Manifest]:

@@ -16,6 +16,7 @@ from lakeward_lake_paimon.manifests import DELETE
 from lakeward_lake_paimon.offsets import carries_offsets, incarnation_of
 from lakeward_lake_paimon.snapshots import delete_snapshot, say_earliest
 from lakeward_lake_paimon.table import OWN_FOLDER
+from lakeward_lake_paimon.tidy import tidy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,9 +53,13 @@ def expire(held: HeldTable, keep: frozenset[int], count: int) -> int:
     """
     held = _finish(held, keep)
     table = held.table
-    expired = _expirable(table, keep, count)
-    if table.owner is None or not expired or table.storage.names(f"{table.location}/branch"):
+    if table.owner is None or table.storage.names(f"{table.location}/branch"):
         return 0
+    tidy(held)
+    expired = _expirable(table, keep, count)
+    above = [number for number in table.snapshots.ids if expired and number > expired[0].id]
+    if not above or table.snapshots.get(above[-1]) is None:
+        return 0  # nothing to do, or another program expires at this moment
     files = tuple(sorted(_dead_files(table, expired)))
     plan = Plan(1, table.owner.uuid, tuple(one.id for one in expired), files)
     name = f"{_PLAN}{secrets.token_hex(8)}"

@@ -73,22 +73,27 @@ def kept_apart(table: Table) -> list[Snapshot]:
 
 
 def metadata_of(table: Table, snapshots: Iterable[Snapshot]) -> dict[str, list[str]]:
-    """Return the manifests that snapshots are known from, by the paths of the lists, manifests and offsets files."""
-    manifests = table.manifests
+    """Return the manifests that snapshots are known from, by the paths of the lists, manifests and offsets files.
+
+    Raises:
+        CorruptFileError: a list of the head is gone; it may have been expired since the table was read.
+    """
+    manifests, head = table.manifests, table.latest
     found: dict[str, list[str]] = {}
     for snapshot in snapshots:
         if (name := snapshot.said.get(OFFSETS_FILE)) is not None:
             found[own_file(table, name)] = []
         for one in snapshot.lists:
             path = f"{manifests.folder}/{one}"
-            # A copy may be of a snapshot whose lists were deleted with it.
-            if path not in found and table.storage.exists(path):
+            # A copy may be of a snapshot whose lists were deleted with it, and so may one that is expired meanwhile.
+            # What the head needs has to be known: all later snapshots go on from it.
+            if path not in found and (snapshot is head or table.storage.exists(path)):
                 found[path] = [manifest.name for manifest in manifests.read_list(one)]
     return found
 
 
 def referenced(table: Table, files: Collection[str]) -> frozenset[str]:
-    """Return those of some files that a retained snapshot of the table needs."""
+    """Return those of some files that a retained snapshot of the table needs. Raises as `metadata_of`."""
     if not files:
         return frozenset()
     wanted = frozenset(files)
@@ -102,7 +107,7 @@ def referenced(table: Table, files: Collection[str]) -> frozenset[str]:
 
 
 def leftovers(table: Table, uuid: str) -> tuple[str, ...]:
-    """Return what a commit of this uuid wrote, besides the snapshot."""
+    """Return what a commit of this uuid wrote, besides the snapshot; of a stamp, `uuid` is its label."""
     found = [
         f"{table.manifests.folder}/{name}"
         for name in table.storage.names(table.manifests.folder)

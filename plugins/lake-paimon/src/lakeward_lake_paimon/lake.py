@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from lakeward.errors import (
     CommitConflictError,
+    CorruptFileError,
     FencedError,
     LakeAwayError,
+    LakeError,
     OutcomeUnknownError,
     RolledBackError,
     StorageError,
@@ -26,10 +28,11 @@ from lakeward_lake_paimon.offsets import carries_offsets
 from lakeward_lake_paimon.open_catalog import open_catalog
 from lakeward_lake_paimon.read_rows import snapshot_rows
 from lakeward_lake_paimon.snapshots import Snapshots, create_snapshot
-from lakeward_lake_paimon.table import hold, keep_copy
+from lakeward_lake_paimon.table import hold, keep_copy, keep_newest
 from lakeward_lake_paimon.table_schema import new_schema
 from lakeward_lake_paimon.tables import Warehouse
 from lakeward_lake_paimon.task import WriterTask, pack_task
+from lakeward_lake_paimon.tidy import stamp_label
 from lakeward_lake_paimon.upkeep import check_upkeep_fence, compaction_change, plan_compaction
 
 if TYPE_CHECKING:
@@ -105,15 +108,20 @@ class PaimonLake:
                 table = held.table
                 found = table.stamp
                 if found == incarnation:
+                    keep_newest(held)
                     return table.head()
                 if found is not None and found.succeeds(incarnation):
                     message = f"{path}: a later start of this service, {found}, has taken the table over"
                     raise FencedError(message, by=str(found))
-                name = str(uuid.uuid4())
-                snapshot = SnapshotBuilder(table, name, self._clock.wall_ms()).build(stamp_change(table, incarnation))
+                own = str(uuid.uuid4())
+                label = stamp_label(incarnation, own)
+                builder = SnapshotBuilder(table, own, self._clock.wall_ms(), label)
+                snapshot = builder.build(stamp_change(table, incarnation))
                 held.check_place()
-                if not create_snapshot(held.snapshots, snapshot, name):
-                    self.delete(files.leftovers(table, name))
+                if create_snapshot(held.snapshots, snapshot, label):
+                    held.note_head(snapshot.id)
+                else:
+                    self.delete(files.leftovers(table, label))
         message = f"{path}: {_TRIES} commits of others came before the stamp"
         raise CommitConflictError(message)
 
@@ -194,7 +202,16 @@ class PaimonLake:
 
     def referenced(self, path: TablePath, files: Collection[str]) -> frozenset[str]:
         """See `lakeward.ports.Lake.referenced`."""
-        return _referenced(self._load(path), files)
+        for _ in range(_TRIES):
+            table = self._load(path)
+            try:
+                return _referenced(table, files)
+            except CorruptFileError:
+                # What the snapshots need that there were is not known, if they were expired while they were read.
+                if self._snapshots(path).has_all(table.snapshots.ids):
+                    raise
+        message = f"{path}: snapshots were expired while they were read, {_TRIES} times in a row"
+        raise LakeError(message)
 
     def delete(self, files: Collection[str]) -> None:
         """See `lakeward.ports.Lake.delete`."""
@@ -221,6 +238,7 @@ class PaimonLake:
         held.check_place()
         if not create_snapshot(held.snapshots, snapshot, ids.uuid):
             return False
+        held.note_head(snapshot.id)
         if carries_offsets(snapshot):
             with suppress(StorageError):  # the commit has landed, whatever happens now
                 keep_copy(held, snapshot)

@@ -72,6 +72,18 @@ class PinnedFolder:
             os.fsync(self._handle)
         return created
 
+    def read(self, name: str) -> bytes | None:
+        """Return a file's bytes, None where there is none.
+
+        Raises:
+            StorageError: the disk refused.
+        """
+        with storage_errors(f"{self.path}/{name}"):
+            try:
+                return self._read(name)
+            except FileNotFoundError:
+                return None
+
     def replace(self, name: str, data: bytes) -> None:
         """Write a file whole, in the place of another one.
 

@@ -60,6 +60,10 @@ class RestFolder:
         """See `Folder.create`: the catalog makes this snapshot the head, if the one below is."""
         return self._heads.commit(self._table, self._base, int(name.partition("-")[2]), data)
 
+    def read(self, name: str) -> bytes | None:
+        """See `Folder.read`."""
+        return self._files.read(name)
+
     def replace(self, name: str, data: bytes) -> None:
         """See `Folder.replace`. Of the newest snapshot the catalog itself says which it is."""
         if name != _HINT:

@@ -52,6 +52,10 @@ class S3Folder:
         """See `Folder.create`."""
         return self._storage.put_new(f"{self.path}/{name}", data)
 
+    def read(self, name: str) -> bytes | None:
+        """See `Folder.read`."""
+        return self._storage.read(f"{self.path}/{name}")
+
     def replace(self, name: str, data: bytes) -> None:
         """See `Folder.replace`: an object is replaced as a whole."""
         self._storage.write(f"{self.path}/{name}", data)

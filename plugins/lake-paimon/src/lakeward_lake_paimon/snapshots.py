@@ -105,6 +105,10 @@ class Snapshots:
         matches = (_NAME.fullmatch(name) for name in self._storage.names(self._folder))
         return tuple(sorted(int(found[1]) for found in matches if found))
 
+    def has_all(self, ids: Sequence[int]) -> bool:
+        """Return whether snapshots that there were are all there still."""
+        return set(ids) <= set(self.ids())
+
     def read(self, number: int) -> Snapshot | None:
         """Return a snapshot, None if it is not there.
 
@@ -170,6 +174,11 @@ class Chain:
             self._read[number] = self._snapshots.read(number) if number in self._known else None
         return self._read[number]
 
+    @property
+    def has_its_head(self) -> bool:
+        """Whether the newest could be read: if it was expired in between, the others say nothing of the table."""
+        return not self.ids or self.get(self.ids[0]) is not None
+
     @cached_property
     def _known(self) -> frozenset[int]:
         return frozenset(self.ids)
@@ -187,18 +196,45 @@ def create_snapshot(folder: Folder, snapshot: Snapshot, tag: str) -> bool:
         StorageError: the disk refused, and nothing was created.
         OutcomeUnknownError: it cannot be told whether it was created.
     """
-    if not folder.create(f"snapshot-{snapshot.id}", snapshot.to_bytes(), tag):
-        return False
-    with suppress(StorageError):  # readers that find a hint too old list the folder
-        folder.replace(_LATEST, str(snapshot.id).encode())
-        if snapshot.id == FIRST:
-            say_earliest(folder, FIRST)
-    return True
+    return folder.create(f"snapshot-{snapshot.id}", snapshot.to_bytes(), tag)
+
+
+def say_latest(folder: Folder, snapshots: Snapshots, number: int) -> int:
+    """Write the hints for a new snapshot; return the id of the newest one.
+
+    Readers take a hint for the newest id if there is none after it: one that is too old leads them to what was expired.
+    So none is put in the place of a newer one, and it is looked once more which one is the newest. One that cannot be
+    written is written with the next snapshot.
+
+    Raises:
+        StorageError: the folder cannot be listed.
+    """
+    newest = number
+    while True:
+        with suppress(StorageError):
+            if _said(folder, _LATEST) < newest:
+                folder.replace(_LATEST, str(newest).encode())
+            if newest == FIRST:
+                say_earliest(folder, FIRST)
+        known, newest = newest, max(snapshots.ids(), default=newest)
+        if newest <= known:
+            return known
 
 
 def say_earliest(folder: Folder, number: int) -> None:
-    """Write the hint from which on readers look for snapshots."""
-    folder.replace(_EARLIEST, str(number).encode())
+    """Write the hint from which on readers look for snapshots; one that is greater stays."""
+    if _said(folder, _EARLIEST) < number:
+        folder.replace(_EARLIEST, str(number).encode())
+
+
+def earliest_said(folder: Folder) -> int:
+    """Return what the hint says from which on readers look for snapshots, 0 where there is none."""
+    return _said(folder, _EARLIEST)
+
+
+def _said(folder: Folder, hint: str) -> int:
+    data = folder.read(hint)
+    return int(data) if data is not None and data.isdigit() else 0
 
 
 def delete_snapshot(folder: Folder, number: int) -> None:

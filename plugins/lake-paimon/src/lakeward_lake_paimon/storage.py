@@ -40,6 +40,14 @@ class Folder(Protocol):
         """
         ...
 
+    def read(self, name: str) -> bytes | None:
+        """Return a file's bytes, None where there is none.
+
+        Raises:
+            StorageError: refused.
+        """
+        ...
+
     def replace(self, name: str, data: bytes) -> None:
         """Write a file whole, in the place of another one.
 

@@ -15,12 +15,26 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from lakeward.errors import CorruptFileError, FencedError, LakeError, RolledBackError, TableGoneError
+from lakeward.errors import (
+    CorruptFileError,
+    FencedError,
+    LakeError,
+    LakewardError,
+    OutcomeUnknownError,
+    RolledBackError,
+    TableGoneError,
+)
 from lakeward.model.identity import Incarnation
 from lakeward.model.results import LakeHead
 from lakeward_lake_paimon.manifests import Manifests
 from lakeward_lake_paimon.offsets import carries_offsets, incarnation_of, offset_commit, round_of
-from lakeward_lake_paimon.snapshots import Snapshots, decode_snapshot
+from lakeward_lake_paimon.snapshots import (
+    Snapshots,
+    decode_snapshot,
+    delete_snapshot,
+    earliest_said,
+    say_latest,
+)
 from lakeward_lake_paimon.table_schema import newest_schema
 
 if TYPE_CHECKING:
@@ -122,9 +136,12 @@ class Table:
             kept = copy_path(location, copies[-1]) if copies else ""
             data = storage.read(kept) if kept else None
             copy = None if data is None else decode_snapshot(data, kept)
-            if read_owner(storage, location) == before:
+            if snapshots.has_its_head and read_owner(storage, location) == before:
                 return cls(path, location, storage, before, schema, snapshots, copy)
-        message = f"{path}: another table took the path {location} while it was read, {_TRIES} times in a row"
+        message = (
+            f"{path}: another table took the path {location} while it was read, or its head was expired meanwhile, "
+            f"{_TRIES} times in a row"
+        )
         raise LakeError(message)
 
     @property
@@ -247,6 +264,30 @@ class HeldTable:
         self.check_place()
         return self if table is None else replace(self, table=table)
 
+    def note_head(self, number: int) -> None:
+        """Write the hints for a snapshot that was created just now, and see that its number is no old one.
+
+        A process may have been paused right before it created the snapshot. If the table went on meanwhile, and that
+        number was expired, it is free again: what was created is in no table, and goes.
+
+        Raises:
+            OutcomeUnknownError: it is such a number, or that cannot be told.
+        """
+        try:
+            is_old = self._is_old(number)
+            if is_old:
+                delete_snapshot(self.snapshots, number)
+        except LakewardError as away:
+            message = f"{self.table.path}: snapshot {number} was created, and it cannot be told whether in time: {away}"
+            raise OutcomeUnknownError(message) from away
+        if is_old:
+            message = f"{self.table.path}: snapshot {number} was expired before it was seen that it is there"
+            raise OutcomeUnknownError(message)
+
+    def _is_old(self, number: int) -> bool:
+        newest = say_latest(self.snapshots, Snapshots(self.table.storage, self.table.location), number)
+        return newest > number and self.snapshots.is_at_its_path and earliest_said(self.snapshots) > number
+
     def check_place(self) -> None:
         """Check that the table has not been set aside: what was written by its path lies in it.
 
@@ -277,6 +318,18 @@ def hold(storage: Storage, location: str, path: TablePath) -> Iterator[HeldTable
         held = HeldTable(table, snapshots, own)
         held.check_place()
         yield held
+
+
+def keep_newest(held: HeldTable) -> None:
+    """Keep a copy of our newest commit if there is none: the start that made it died before it could.
+
+    Raises:
+        StorageError: the disk refused.
+    """
+    table = held.table
+    newest = next((one for one in table.ours if carries_offsets(one) and incarnation_of(one) is not None), None)
+    if newest is not None and (table.copy is None or table.copy.id < newest.id):
+        keep_copy(held, newest)
 
 
 def keep_copy(held: HeldTable, snapshot: Snapshot) -> None:

@@ -6,9 +6,10 @@ import json
 import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from lakeward.model.identity import Incarnation
+from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.lake_offsets import OFFSETS, OFFSETS_FILE, unpack_offsets
 from lakeward.model.tables import Change, TableBucket
 from lakeward_paimon_kit.files_read import Listing, Shelf, newest_rows
@@ -44,7 +45,7 @@ class Story:
     table_id: int
     known: dict[int, Known] = field(default_factory=dict)
     foreign: dict[int, list[Row]] = field(default_factory=dict)
-    rounds: dict[tuple[str, ...], int] = field(default_factory=dict)
+    rounds: dict[tuple[str, str], int] = field(default_factory=dict)
 
     @property
     def reached(self) -> Offsets | None:
@@ -75,29 +76,34 @@ class Checker:
         owner = json.loads(path.read_bytes())
         return self.stories.setdefault(owner["uuid"], Story(owner["table_id"]))
 
-    def check(self, folders: Iterable[Path], acknowledged: Mapping[int, Offsets]) -> None:
+    def check(self, folders: Iterable[Path], acknowledged: Mapping[RoundId, int]) -> None:
         """Check all tables.
 
         Args:
             folders: where they are.
-            acknowledged: by table id, the offsets up to which a commit was said to have landed.
+            acknowledged: the snapshot in which a round's commit was said to have landed.
         """
-        reached: dict[int, Offsets | None] = {}
+        with_commits: set[int] = set()
         for folder in folders:
             story = self.story_at(folder)
             if story is None:
                 continue
             self._check(folder, story)
             # A start that was paused may have created an old table once more: then one of them is empty.
-            earlier = reached.get(story.table_id)
-            assert not (earlier and story.reached), f"two tables of the id {story.table_id} have commits"
-            reached[story.table_id] = earlier or story.reached
-        for table_id, offsets in acknowledged.items():
-            assert table_id in reached, f"the table of id {table_id} is gone"
-            there = reached[table_id]
-            for bucket, offset in offsets.items() if there is not None else ():
-                found = there.get(bucket, 0)
-                assert found >= offset, f"bucket {bucket}: committed up to {offset}, found {found}"
+            assert not (story.rounds and story.table_id in with_commits), (
+                f"two tables of id {story.table_id} have commits"
+            )
+            with_commits |= {story.table_id} if story.rounds else set()
+        landed = {key: number for story in self.stories.values() for key, number in story.rounds.items()}
+        for round_id, number in acknowledged.items():
+            found = landed.get((str(round_id.incarnation), round_id.name))
+            assert found == number, f"round {round_id} was said to have landed as {number}, it is in {found}"
+
+    def has_copy(self, folder: Path) -> bool:
+        """Return whether there is a copy of the newest commit of ours, or no commit."""
+        story = self.story_at(folder)
+        numbers = () if story is None else story.rounds.values()
+        return not numbers or (folder / "_lakeward" / f"commit-{max(numbers)}").is_file()
 
     def orphans(self, folder: Path) -> set[str]:
         """Return the files of a table that nothing needs, as paths within its folder."""
@@ -200,7 +206,7 @@ class Checker:
             assert not below.newest.succeeds(who), f"{where} is of the start {who}, which {below.newest} has overtaken"
         if offsets is None:
             return
-        key = (text, said["lakeward.round"], said["lakeward.step"])
+        key = (text, said["lakeward.round"])
         assert key not in story.rounds, f"{where} and {story.rounds[key]} are both of round {key}"
         story.rounds[key] = snapshot.said["id"]
         if not self._sources[story.table_id].shape.is_mirror:
@@ -274,16 +280,9 @@ class Checker:
         for one in snapshot.changelog:
             for row in self._shelf.rows(listing, one):
                 self._check_place(listing, source, one, row)
-                bucket = row.row.id % shape.buckets
-                found[one.partition, bucket, row.row.region if shape.partitions == "source" else ""].append(row)
-        expected: dict[tuple[int, str], list[tuple[Row, int]]] = {}
-        for bucket, stop in between[1].items():
-            log = source.logs[bucket]
-            start = between[0].get(bucket, 0)
-            kinds = [_KINDS[change] for change in log.changes[start:stop]]
-            if shape.moves_keys and shape.is_own:
-                kinds = [3 if kind == 1 else kind for kind in kinds]
-            expected[bucket.bucket, log.region] = list(zip(log.rows[start:stop], kinds, strict=True))
+                region = row.row.region if shape.partitions == "source" else ""
+                found[one.partition, row.row.id % shape.buckets, region].append(row)
+        expected = _changes(source, *between)
         for (partition, bucket, region), rows in found.items():
             changes = [(one.row, one.kind) for one in sorted(rows, key=lambda one: one.sequence)]
             wanted = expected[bucket, region]
@@ -296,6 +295,18 @@ class Checker:
 
 
 _KEPT = re.compile(r"schema/schema-\d+|snapshot/snapshot-\d+|tag/tag-.+")
+
+
+def _changes(source: SourceTable, before: Offsets, after: Offsets) -> dict[tuple[int, str], list[tuple[Row, int]]]:
+    """Return the changes of each bucket and partition of the source, with Paimon's kinds."""
+    found: dict[tuple[int, str], list[tuple[Row, int]]] = {}
+    for where, stop in after.items():
+        log, start = source.logs[where], before.get(where, 0)
+        kinds = [_KINDS[change] for change in log.changes[start:stop]]
+        if source.shape.moves_keys and source.shape.is_own:
+            kinds = [_KINDS[Change.DELETE] if kind == _KINDS[Change.UPDATE_BEFORE] else kind for kind in kinds]
+        found[where.bucket, log.region] = list(zip(log.rows[start:stop], kinds, strict=True))
+    return found
 
 
 def _by_place(files: Iterable[Entry]) -> dict[tuple[bytes, int], list[Entry]]:
@@ -324,7 +335,7 @@ def _check_order(rows: Iterable[Found], where: str, *, by_key: bool) -> None:
 def _check_apart(files: Iterable[Entry]) -> None:
     """Check that the sequence numbers of the files of a log table's bucket do not overlap."""
     ordered = sorted(files, key=lambda one: one.least)
-    for one, other in zip(ordered, ordered[1:], strict=False):
+    for one, other in pairwise(ordered):
         assert one.greatest < other.least, f"{one.name} and {other.name} have sequence numbers in common"
 
 

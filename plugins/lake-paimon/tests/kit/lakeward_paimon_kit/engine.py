@@ -52,7 +52,9 @@ class Engine:
         self._listing = Listing(folder)
         self.head = self._listing.snapshots[-1]
         said = json.loads((folder / "snapshot" / f"snapshot-{self.head}").read_bytes())
-        lists = [one for name in ("baseManifestList", "deltaManifestList") for one in self._manifests.read_list(said[name])]
+        lists = [
+            one for name in ("baseManifestList", "deltaManifestList") for one in self._manifests.read_list(said[name])
+        ]
         found: dict[tuple[str, int], Entry] = {}
         gone: list[tuple[str, int]] = []
         for entry in self._manifests.entries(lists):
@@ -73,12 +75,15 @@ class Engine:
         like = self._source.choice(files)
         table = self._read(like).slice(0, 1)
         row = Row(-number, table.column("region")[0].as_py(), f"f{number}")
-        after = 1 + max(one.file.max_sequence for one in self._live if (one.partition, one.bucket) == (like.partition, like.bucket))
+        after = 1 + max(
+            one.file.max_sequence for one in self._live if (one.partition, one.bucket) == (like.partition, like.bucket)
+        )
         values = {"id": row.id, "name": row.name, "_KEY_id": row.id, "_SEQUENCE_NUMBER": after, "_VALUE_KIND": 0}
         for name, value in values.items():
             if name in table.column_names:
                 place = table.column_names.index(name)
-                table = table.set_column(place, table.schema.field(name), pa.array([value], table.schema.field(name).type))
+                field = table.schema.field(name)
+                table = table.set_column(place, field, pa.array([value], field.type))
         entry = self._written(like, table, (after, after), 0)
         self._other.commit("APPEND", [entry])
         return [row]
@@ -109,7 +114,7 @@ class Engine:
         return frozenset(one.file.name for one in files)
 
     def expire(self, count: int) -> set[str]:
-        """Expire all but the newest snapshots, with the files that nothing else needs; return what it leaves of ours."""
+        """Expire all but the newest snapshots, with the files that nothing else needs; return what is left of ours."""
         folder, shelf = self._folder, Shelf()
         gone, kept = self._listing.snapshots[:-count], self._listing.snapshots[-count:]
         data = {number: (folder / "snapshot" / f"snapshot-{number}").read_bytes() for number in [*gone, *kept]}

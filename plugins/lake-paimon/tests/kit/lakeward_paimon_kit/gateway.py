@@ -17,6 +17,8 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow.fs as pafs
 
+from lakeward_paimon_kit.replaced import replaced
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
@@ -219,11 +221,8 @@ def catalog_server(catalog: RestCatalogServer) -> Callable[[Request], Answer]:
 @contextmanager
 def connected(store: DiskStore | None) -> Iterator[None]:
     """Lead all requests of this process by the ways that are known, and Arrow's to a store's folder."""
-    connection, filesystem = http.client.HTTPConnection, pafs.S3FileSystem
-    http.client.HTTPConnection = Connection  # type: ignore[assignment,misc]
-    pafs.S3FileSystem = lambda **_: store
-    try:
+    with (
+        replaced(http.client, "HTTPConnection", Connection),
+        replaced(pafs, "S3FileSystem", lambda **_: store),
+    ):
         yield
-    finally:
-        http.client.HTTPConnection = connection  # type: ignore[misc]
-        pafs.S3FileSystem = filesystem

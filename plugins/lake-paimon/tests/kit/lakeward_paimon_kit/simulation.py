@@ -10,8 +10,10 @@ inside a call, so that a seed tells the same story each time.
 from __future__ import annotations
 
 import random
+import secrets
 import tempfile
 import traceback
+import uuid
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +28,7 @@ from lakeward_paimon_kit.engine import Engine
 from lakeward_paimon_kit.gateway import connected
 from lakeward_paimon_kit.kills import KilledError
 from lakeward_paimon_kit.places import KINDS, Warehouse
+from lakeward_paimon_kit.replaced import replaced
 from lakeward_paimon_kit.source_tables import Shape, SourceTable
 from lakeward_paimon_kit.starts import FENCE_S, Start
 from lakeward_paimon_kit.troubles import BrokenError, Fortune, around
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Iterator, Mapping
 
+    from lakeward.model.identity import RoundId
     from lakeward.model.tables import TableBucket
 
 _RECORDS = 40
@@ -60,7 +64,7 @@ class World:
         self.limits = self.source.random() < 0.5
         self.journals = JournalStore(SmallFiles(str(place / "state")), incarnation().service)
         self.prepared: dict[str, Mapping[TableBucket, int]] = {}
-        self.acknowledged: dict[int, dict[TableBucket, int]] = {}
+        self.acknowledged: dict[RoundId, int] = {}
         self.tables: dict[int, SourceTable] = {}
         self.checker = Checker(self.tables, self.prepared)
         self.abandoned: set[str] = set()
@@ -68,8 +72,9 @@ class World:
         self._engines = self.source.choice((0.0, 0.5, 1.0))
         self._started_ms = 1000
         self._foreign = self._tags = 0
-        for what in (f"table: {self.shape.kind}", f"partitions: {self.shape.partitions}", f"store: {self.warehouse.kind}"):
+        for what in self.shape.words:
             self.fortune.count(what)
+        self.fortune.count(f"store: {self.warehouse.kind}")
         self.fortune.count("mirror" if self.shape.is_mirror else "tier")
         self.fortune.count("clean" if self.shape.is_clean else "legacy")
         self._create(7)
@@ -92,13 +97,11 @@ class World:
         """The source's table as it is now."""
         return self.tables[max(self.tables)]
 
-    def acknowledge(self, start: Start, table_id: int, offsets: Mapping[TableBucket, int], snapshot: int) -> None:
+    def acknowledge(self, start: Start, round_id: RoundId, offsets: Mapping[TableBucket, int], snapshot: int) -> None:
         """Note that a commit was said to have landed."""
         self.tell(f"{start.who.started_ms}: committed up to {sum(offsets.values())} as {snapshot}")
         self.fortune.count("committed")
-        known = self.acknowledged.setdefault(table_id, {})
-        for bucket, offset in offsets.items():
-            known[bucket] = max(offset, known.get(bucket, 0))
+        self.acknowledged[round_id] = snapshot
 
     def is_late(self, start: Start) -> bool:
         """Return whether the subtasks of a start have ended because it was overtaken long ago."""
@@ -146,7 +149,9 @@ class World:
         """Do all that is due, without trouble."""
         for what in ("round", "round", "upkeep"):
             for _ in range(_MOST_LAST):
-                if not start.run(what):
+                has_work = start.run(what)
+                self._check("at the end")
+                if not has_work:
                     break
             else:
                 message = f"there is a {what} to do after {_MOST_LAST} of them"
@@ -235,7 +240,7 @@ class World:
         if self.fortune.acting[-2] is self.current.process:
             self._overtake()
             self.fortune.count("paused in a call")
-        for _ in range(self.source.randrange(1, 9)):
+        for _ in range(self.source.choice((1, 3, 8, 60))):
             self._step_of(self.current)
 
     def _engine(self) -> tuple[Engine, Path] | None:
@@ -273,8 +278,14 @@ class World:
         found = self._engine()
         if found is None:
             return
-        engine, _ = found
-        self.abandoned |= engine.expire(self.source.randrange(1, 5))
+        engine, folder = found
+        count = self.source.randrange(1, 5)
+        if not self.checker.has_copy(folder):
+            # A commit whose start died before it was copied, and which somebody expires before the next one comes, is
+            # in no file any more.
+            self.fortune.count("foreign expiry that would take an only copy")
+            return
+        self.abandoned |= engine.expire(count)
         self.tell("somebody else: expires")
         self.fortune.count("foreign expiry")
 
@@ -300,12 +311,23 @@ def _low_limits(world: World) -> Iterator[None]:
     if not world.limits:
         yield
         return
-    before = commits._MERGE_FROM, commits.INLINE_BYTES, expire._AT_MOST
-    commits._MERGE_FROM, commits.INLINE_BYTES, expire._AT_MOST = 3, 10, 2
-    try:
+    with (
+        replaced(commits, "_MERGE_FROM", 3),
+        replaced(commits, "INLINE_BYTES", 10),
+        replaced(expire, "_AT_MOST", 2),
+    ):
         yield
-    finally:
-        commits._MERGE_FROM, commits.INLINE_BYTES, expire._AT_MOST = before
+
+
+@contextmanager
+def _chosen_names(seed: int) -> Iterator[None]:
+    """Let names of files be the same ones each time: what is sorted by them comes in the same order."""
+    names = random.Random(seed)  # noqa: S311 - reproducible on purpose
+    with (
+        replaced(uuid, "uuid4", lambda: uuid.UUID(int=names.getrandbits(128), version=4)),
+        replaced(secrets, "token_hex", lambda count: names.randbytes(count).hex()),
+    ):
+        yield
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,6 +348,7 @@ def run_seed(seed: int) -> Outcome:
         world = World(seed, place)
         stack.enter_context(connected(world.warehouse.store))
         stack.enter_context(_low_limits(world))
+        stack.enter_context(_chosen_names(seed))
         failure = ""
         try:
             with around(world.fortune):

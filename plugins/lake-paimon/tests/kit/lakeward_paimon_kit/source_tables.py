@@ -72,6 +72,12 @@ class Shape:
         )
 
     @property
+    def words(self) -> tuple[str, ...]:
+        """What it is, in words."""
+        mode, layout = "mirror" if self.is_mirror else "tier", "clean" if self.is_clean else "legacy"
+        return f"table: {self.kind}", f"partitions: {self.partitions}", f"mode: {mode}", f"columns: {layout}"
+
+    @property
     def is_key(self) -> bool:
         """Whether it has a primary key."""
         return self.kind == "key"
@@ -149,7 +155,9 @@ class SourceTable:
     def batch(self, bucket: TableBucket, start: int, stop: int) -> SourceBatch:
         """Return some records as a source gives them."""
         log = self.logs[bucket]
-        return source_batch(COLUMNS, [row._asdict() for row in log.rows[start:stop]], changes=log.changes[start:stop], start=start)
+        return source_batch(
+            COLUMNS, [row._asdict() for row in log.rows[start:stop]], changes=log.changes[start:stop], start=start
+        )
 
     def rows_at(self, offsets: Mapping[TableBucket, int]) -> list[Row]:
         """Return the rows that the table has of the records below some offsets, in order."""

@@ -44,7 +44,7 @@ _MEMORY = 1 << 20
 
 
 class _Source:
-    """The two calls that a committer makes to a source. `prepared` are the offsets that it has stored, by their path."""
+    """The two calls that a committer makes to a source; `prepared` are the offsets that it stored, by their path."""
 
     def __init__(self, prepared: dict[str, Mapping[TableBucket, int]]) -> None:
         self._prepared = prepared
@@ -185,7 +185,7 @@ class Start:
         known = {} if head.commit is None else dict(head.commit.offsets or {})
         return dict.fromkeys(table.logs, 0) | known
 
-    def _write(  # noqa: PLR0917 - what, and from where to where
+    def _write(
         self, task: bytes, table: SourceTable, bucket: TableBucket, start: int, stop: int
     ) -> tuple[LakeFile, ...]:
         """Write some records, in batches."""
@@ -248,7 +248,7 @@ class Start:
         )
         done = self.committer.commit(work)
         self._commits += 1
-        world.acknowledge(self, table.spec.table_id, offsets, done.snapshot_id)
+        world.acknowledge(self, round_id, offsets, done.snapshot_id)
         if len(journal.commits) > 1:
             world.fortune.count("commit landed at a later try")
         return journal

@@ -19,6 +19,7 @@ from lakeward_lake_paimon.local_storage import LocalStorage, PinnedFolder
 from lakeward_lake_paimon.s3_storage import S3Storage
 from lakeward_paimon_kit.gateway import OF_QUESTIONS, Fate
 from lakeward_paimon_kit.kills import KilledError
+from lakeward_paimon_kit.replaced import replaced
 
 if TYPE_CHECKING:
     import random
@@ -37,6 +38,8 @@ _AROUND: tuple[tuple[type, tuple[str, ...], bool], ...] = (
     (ParquetFile, ("write", "close"), True),
 )
 _OS = ("link", "unlink", "rename")
+_OF_CREATION = 30
+"""So many times as likely is trouble with the one call by which a snapshot becomes the head."""
 
 
 class Trouble(Enum):
@@ -108,7 +111,7 @@ class Fortune:
 
     def before(self, call: Call) -> Trouble:
         """Let something happen before a call, and say what comes of it."""
-        weight = 8 if call.creates else 1
+        weight = _OF_CREATION if call.creates else 1
         if not self._may_happen(weight):
             return Trouble.NONE
         if self.source.random() >= self._trouble * weight:
@@ -127,15 +130,15 @@ class Fortune:
     def after(self, call: Call) -> None:
         """Let something happen after a call."""
         if call.changes and self._is_acting:
-            self._maybe_kill(8 if call.creates else 1)
+            self._maybe_kill(_OF_CREATION if call.creates else 1)
 
     def meet(self, request: Request) -> None:
         """Let something happen before a request is sent."""
-        self._may_happen(8 if _creates(request) else 1)
+        self._may_happen(_OF_CREATION if _creates(request) else 1)
 
     def fate(self, request: Request) -> Fate:
         """Say what becomes of a request."""
-        weight = 8 if _creates(request) else 1
+        weight = _OF_CREATION if _creates(request) else 1
         if not self._is_acting or self.source.random() >= self._trouble * weight:
             return Fate.PASSED
         fate = self.source.choice(OF_QUESTIONS if not request.changes else list(Fate))
@@ -188,23 +191,13 @@ def around(fortune: Fortune) -> Iterator[None]:
         for owner, names, changes in _AROUND:
             for name in names:
                 call = Call(f"{owner.__name__}.{name}", changes, can_tear=(owner, name) == (LocalStorage, "write"))
-                stack.enter_context(_replaced(owner, name, _wrapped(fortune, call, getattr(owner, name))))
+                stack.enter_context(replaced(owner, name, _wrapped(fortune, call, getattr(owner, name))))
         for name in _OS:
-            stack.enter_context(_replaced(os, name, _of_the_living(fortune, getattr(os, name))))
+            stack.enter_context(replaced(os, name, _of_the_living(fortune, getattr(os, name))))
         link = _Link(fortune, os.link, PinnedFolder._read)
-        stack.enter_context(_replaced(os, "link", link.create))
-        stack.enter_context(_replaced(PinnedFolder, "_read", lambda folder, name: link.read(folder, name)))
+        stack.enter_context(replaced(os, "link", link.create))
+        stack.enter_context(replaced(PinnedFolder, "_read", link.reader()))
         yield
-
-
-@contextmanager
-def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:  # noqa: ANN401 - any attribute
-    before = getattr(owner, name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)
 
 
 def _wrapped(fortune: Fortune, call: Call, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -255,9 +248,13 @@ class _Link:
             raise OSError(5, "Input/output error")
         self._fortune.after(call)
 
-    def read(self, folder: PinnedFolder, name: str) -> bytes:
-        """Read the file that was to be created."""
-        if self._is_unreadable:
-            self._is_unreadable = False
-            raise OSError(5, "Input/output error")
-        return self._read(folder, name)
+    def reader(self) -> Callable[[PinnedFolder, str], bytes]:
+        """Return what reads the file that was to be created."""
+
+        def read(folder: PinnedFolder, name: str) -> bytes:
+            if self._is_unreadable:
+                self._is_unreadable = False
+                raise OSError(5, "Input/output error")
+            return self._read(folder, name)
+
+        return read
