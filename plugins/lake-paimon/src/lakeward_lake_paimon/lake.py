@@ -28,7 +28,7 @@ from lakeward_lake_paimon.offsets import carries_offsets
 from lakeward_lake_paimon.open_catalog import open_catalog
 from lakeward_lake_paimon.read_rows import snapshot_rows
 from lakeward_lake_paimon.snapshots import Snapshots, create_snapshot
-from lakeward_lake_paimon.table import hold, keep_copy, keep_newest
+from lakeward_lake_paimon.table import hold, keep_copy, keep_newest, keep_stamp
 from lakeward_lake_paimon.table_schema import new_schema
 from lakeward_lake_paimon.tables import Warehouse
 from lakeward_lake_paimon.task import WriterTask, pack_task
@@ -108,6 +108,7 @@ class PaimonLake:
                 table = held.table
                 found = table.stamp
                 if found == incarnation:
+                    keep_stamp(held, incarnation)
                     keep_newest(held)
                     return table.head()
                 if found is not None and found.succeeds(incarnation):
@@ -260,10 +261,14 @@ class PaimonLake:
         return table
 
     def _load_own(self, path: TablePath, table_id: int) -> Table:
-        """Load the lake table of a table id; after a pause, the name may belong to a later table's lake table."""
+        """Load the lake table of a table id; after a pause, the name may belong to a later table's lake table.
+
+        That may not have been opened yet.
+        """
         table = self._load(path)
-        if table.owner is not None and table.owner.table_id != table_id:
-            message = f"{path}: the lake table belongs to table id {table.owner.table_id}, expected {table_id}"
+        owner = None if table.owner is None else table.owner.table_id
+        if owner != table_id:
+            message = f"{path}: the lake table belongs to table id {owner}, expected {table_id}"
             raise TableGoneError(message)
         return table
 

@@ -72,6 +72,15 @@ class PinnedFolder:
             os.fsync(self._handle)
         return created
 
+    def names(self) -> tuple[str, ...]:
+        """Return the names in it.
+
+        Raises:
+            StorageError: the disk refused.
+        """
+        with storage_errors(self.path):
+            return tuple(os.listdir(self._handle))  # noqa: PTH208 - of the folder itself, whatever its path is by now
+
     def read(self, name: str) -> bytes | None:
         """Return a file's bytes, None where there is none.
 

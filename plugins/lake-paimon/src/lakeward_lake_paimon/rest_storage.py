@@ -60,6 +60,11 @@ class RestFolder:
         """See `Folder.create`: the catalog makes this snapshot the head, if the one below is."""
         return self._heads.commit(self._table, self._base, int(name.partition("-")[2]), data)
 
+    def names(self) -> tuple[str, ...]:
+        """See `Folder.names`: the newest snapshot is what the catalog says."""
+        head = self._heads.newest(self._table)
+        return () if head is None else (f"snapshot-{head.id}",)
+
     def read(self, name: str) -> bytes | None:
         """See `Folder.read`."""
         return self._files.read(name)

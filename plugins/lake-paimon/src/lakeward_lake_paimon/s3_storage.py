@@ -52,6 +52,10 @@ class S3Folder:
         """See `Folder.create`."""
         return self._storage.put_new(f"{self.path}/{name}", data)
 
+    def names(self) -> tuple[str, ...]:
+        """See `Folder.names`."""
+        return self._storage.names(self.path)
+
     def read(self, name: str) -> bytes | None:
         """See `Folder.read`."""
         return self._storage.read(f"{self.path}/{name}")

@@ -12,7 +12,7 @@ import msgspec
 from lakeward.errors import CorruptFileError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from lakeward_lake_paimon.storage import Folder, Storage
 
@@ -102,8 +102,7 @@ class Snapshots:
 
     def ids(self) -> tuple[int, ...]:
         """Return the ids of all snapshots that are there, ascending."""
-        matches = (_NAME.fullmatch(name) for name in self._storage.names(self._folder))
-        return tuple(sorted(int(found[1]) for found in matches if found))
+        return _ids(self._storage.names(self._folder))
 
     def has_all(self, ids: Sequence[int]) -> bool:
         """Return whether snapshots that there were are all there still."""
@@ -189,6 +188,11 @@ class Chain:
         return self.ids[-1] if self.ids else 0
 
 
+def _ids(names: Iterable[str]) -> tuple[int, ...]:
+    matches = (_NAME.fullmatch(name) for name in names)
+    return tuple(sorted(int(found[1]) for found in matches if found))
+
+
 def create_snapshot(folder: Folder, snapshot: Snapshot, tag: str) -> bool:
     """Make a snapshot the head; return False if another one of its number is there.
 
@@ -199,7 +203,7 @@ def create_snapshot(folder: Folder, snapshot: Snapshot, tag: str) -> bool:
     return folder.create(f"snapshot-{snapshot.id}", snapshot.to_bytes(), tag)
 
 
-def say_latest(folder: Folder, snapshots: Snapshots, number: int) -> int:
+def say_latest(folder: Folder, number: int) -> int:
     """Write the hints for a new snapshot; return the id of the newest one.
 
     Readers take a hint for the newest id if there is none after it: one that is too old leads them to what was expired.
@@ -216,7 +220,7 @@ def say_latest(folder: Folder, snapshots: Snapshots, number: int) -> int:
                 folder.replace(_LATEST, str(newest).encode())
             if newest == FIRST:
                 say_earliest(folder, FIRST)
-        known, newest = newest, max(snapshots.ids(), default=newest)
+        known, newest = newest, max(_ids(folder.names()), default=newest)
         if newest <= known:
             return known
 

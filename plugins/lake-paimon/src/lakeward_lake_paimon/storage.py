@@ -40,6 +40,14 @@ class Folder(Protocol):
         """
         ...
 
+    def names(self) -> tuple[str, ...]:
+        """Return the names in it.
+
+        Raises:
+            StorageError: refused.
+        """
+        ...
+
     def read(self, name: str) -> bytes | None:
         """Return a file's bytes, None where there is none.
 

@@ -2,7 +2,8 @@
 
 Beside Paimon's own folders a table has the folder `_lakeward`: `table.json` says which table of the source it belongs
 to; `commit-N` is a copy of the newest commit of ours, which shows a table that was rolled back, and outlives an expiry
-by another program; `offsets-*` are offsets that are too long for a snapshot.
+by another program; `stamp` says which start has the table, and outlives one, too; `offsets-*` are offsets that are too
+long for a snapshot.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ import msgspec
 from lakeward.errors import (
     CorruptFileError,
     FencedError,
+    LakeAwayError,
     LakeError,
     LakewardError,
     OutcomeUnknownError,
     RolledBackError,
     TableGoneError,
+    UsageError,
 )
 from lakeward.model.identity import Incarnation
 from lakeward.model.results import LakeHead
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
 
 OWN_FOLDER = "_lakeward"
 _COPY = re.compile(r"commit-(\d+)")
+_STAMP = "stamp"
 _TRIES = 20
 
 
@@ -110,6 +114,11 @@ def copy_path(location: str, number: int) -> str:
     return f"{location}/{OWN_FOLDER}/commit-{number}"
 
 
+def stamp_path(location: str) -> str:
+    """Return the path of the file that says whose stamp is on a table."""
+    return f"{location}/{OWN_FOLDER}/{_STAMP}"
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """See the module. `snapshots` are those that are there."""
@@ -166,8 +175,9 @@ class Table:
 
     @property
     def stamp(self) -> Incarnation | None:
-        """The incarnation of the newest snapshot that carries one."""
-        return next((found for found in map(incarnation_of, self.ours) if found is not None), None)
+        """The incarnation of the newest snapshot that carries one, or of one that another program has expired."""
+        found = next((found for found in map(incarnation_of, self.ours) if found is not None), None)
+        return _kept_stamp(self.storage.read(stamp_path(self.location)), self) if found is None else found
 
     def newest_commit(self) -> Snapshot | None:
         """Return the newest snapshot that carries offsets, which may be a copy of one that was expired.
@@ -278,15 +288,15 @@ class HeldTable:
             if is_old:
                 delete_snapshot(self.snapshots, number)
         except LakewardError as away:
-            message = f"{self.table.path}: snapshot {number} was created, and it cannot be told whether in time: {away}"
+            why = "the catalog is away" if isinstance(away, LakeAwayError) else "it cannot be told whether in time"
+            message = f"{self.table.path}: snapshot {number} was committed, and {why}: {away}"
             raise OutcomeUnknownError(message) from away
         if is_old:
             message = f"{self.table.path}: snapshot {number} was expired before it was seen that it is there"
             raise OutcomeUnknownError(message)
 
     def _is_old(self, number: int) -> bool:
-        newest = say_latest(self.snapshots, Snapshots(self.table.storage, self.table.location), number)
-        return newest > number and self.snapshots.is_at_its_path and earliest_said(self.snapshots) > number
+        return say_latest(self.snapshots, number) > number and earliest_said(self.snapshots) > number
 
     def check_place(self) -> None:
         """Check that the table has not been set aside: what was written by its path lies in it.
@@ -318,6 +328,26 @@ def hold(storage: Storage, location: str, path: TablePath) -> Iterator[HeldTable
         held = HeldTable(table, snapshots, own)
         held.check_place()
         yield held
+
+
+def keep_stamp(held: HeldTable, incarnation: Incarnation) -> None:
+    """Write down whose stamp is on the table: it outlives an expiry of the snapshot by another program.
+
+    Raises:
+        StorageError: the disk refused.
+    """
+    kept = _kept_stamp(held.own.read(_STAMP), held.table)
+    if kept != incarnation and not (kept is not None and kept.succeeds(incarnation)):
+        held.own.replace(_STAMP, str(incarnation).encode())
+
+
+def _kept_stamp(data: bytes | None, table: Table) -> Incarnation | None:
+    if data is None:
+        return None
+    try:
+        return Incarnation.parse(data.decode())
+    except (UsageError, UnicodeDecodeError) as damaged:
+        raise CorruptFileError(stamp_path(table.location), "an incarnation", str(damaged)) from damaged
 
 
 def keep_newest(held: HeldTable) -> None:

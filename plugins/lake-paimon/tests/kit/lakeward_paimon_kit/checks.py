@@ -36,6 +36,8 @@ class Known:
     """Up to where the table is with it; None where that cannot be told any more."""
     newest: Incarnation | None
     """The latest start whose stamp is in it or below it."""
+    inode: int = 0
+    """Of its file, which is whole from the beginning: another one is another file."""
 
 
 @dataclass
@@ -108,7 +110,7 @@ class Checker:
     def orphans(self, folder: Path) -> set[str]:
         """Return the files of a table that nothing needs, as paths within its folder."""
         listing = Listing(folder)
-        needed = {"table.json", "LATEST", "EARLIEST"}
+        needed = {"table.json", "stamp", "LATEST", "EARLIEST"}
         for data in self._retained(listing):
             snapshot = self._shelf.snapshot(listing, data)
             needed |= snapshot.names
@@ -128,11 +130,13 @@ class Checker:
         listing = Listing(folder)
         self._check_ids(listing)
         for number in listing.snapshots:
-            data = (folder / "snapshot" / f"snapshot-{number}").read_bytes()
-            known = story.known.get(number)
+            path = folder / "snapshot" / f"snapshot-{number}"
+            known, status = story.known.get(number), path.stat()
             if known is None:
-                known = story.known[number] = self._look(listing, story, number, data)
-            assert known.data == data, f"snapshot {number} was overwritten"
+                known = story.known[number] = self._look(listing, story, number, path.read_bytes())
+            elif known.inode != status.st_ino:
+                assert known.data == path.read_bytes(), f"snapshot {number} was overwritten"
+            known.inode = status.st_ino
             self._check_there(listing, known.snapshot, f"snapshot {number}")
         for tag in listing.tags:
             data = (folder / "tag" / tag).read_bytes()

@@ -72,6 +72,7 @@ class World:
         self._engines = self.source.choice((0.0, 0.5, 1.0))
         self._started_ms = 1000
         self._foreign = self._tags = 0
+        self._checked = -1
         for what in self.shape.words:
             self.fortune.count(what)
         self.fortune.count(f"store: {self.warehouse.kind}")
@@ -225,6 +226,7 @@ class World:
             kinds += [self._pause, self._pause]
         if self.source.random() < self._engines:
             kinds += [self._append, self._compact, self._compact, self._expire, self._tag]
+        self.fortune.changes += 1
         self.fortune.acting.append(None)
         try:
             self.source.choice(kinds)()
@@ -298,6 +300,10 @@ class World:
             self.fortune.count("foreign tag")
 
     def _check(self, when: str) -> None:
+        """Check all, if anything was changed since the last time."""
+        if self._checked == (changes := self.fortune.changes):
+            return
+        self._checked = changes
         try:
             self.checker.check(self.warehouse.folders, self.acknowledged)
         except AssertionError as wrong:

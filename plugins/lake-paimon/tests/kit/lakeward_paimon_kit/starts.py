@@ -281,9 +281,13 @@ class Start:
         self._world.tell(f"{self.who.started_ms}: plans to merge {len(self.planned)} files")
         self._upkeep.begin(plan)
         results: list[UpkeepResult] = []
+        began = self._world.clock.now()
         try:
             for task in plan.tasks:
                 yield
+                if self._world.clock.now() - began >= _LIMIT_S:
+                    message = "the tasks of a job have ended, each after its limit"
+                    raise LakeError(message)
                 results.append(self.plugin.upkeep(task, 0, lambda: None))
         except LakewardError:
             yield from self._discard(plan)

@@ -34,6 +34,7 @@ _AROUND: tuple[tuple[type, tuple[str, ...], bool], ...] = (
     (LocalStorage, _CHANGES, True),
     (S3Storage, _READS, False),
     (S3Storage, tuple(name for name in _CHANGES if name != "rename_folder"), True),
+    (PinnedFolder, ("names", "read"), False),
     (PinnedFolder, ("replace", "delete"), True),
     (ParquetFile, ("write", "close"), True),
 )
@@ -87,6 +88,8 @@ class Fortune:
         self.acting: list[Process | None] = []
         """None: somebody who is none of ours, to whom nothing happens."""
         self.is_quiet = False
+        self.changes = 0
+        """How many calls there were that may have changed something."""
         self.faults: Counter[str] = Counter()
         self.story: list[str] = []
         self._meanwhile = meanwhile
@@ -111,6 +114,7 @@ class Fortune:
 
     def before(self, call: Call) -> Trouble:
         """Let something happen before a call, and say what comes of it."""
+        self.changes += call.changes
         weight = _OF_CREATION if call.creates else 1
         if not self._may_happen(weight):
             return Trouble.NONE
@@ -129,11 +133,13 @@ class Fortune:
 
     def after(self, call: Call) -> None:
         """Let something happen after a call."""
+        self.changes += call.changes
         if call.changes and self._is_acting:
             self._maybe_kill(_OF_CREATION if call.creates else 1)
 
     def meet(self, request: Request) -> None:
         """Let something happen before a request is sent."""
+        self.changes += request.changes
         self._may_happen(_OF_CREATION if _creates(request) else 1)
 
     def fate(self, request: Request) -> Fate:
