@@ -1,0 +1,145 @@
+"""Processes that are paused while a later start commits and expires: what they know by then is old, and may be gone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from lakeward.errors import CorruptFileError, OutcomeUnknownError
+from lakeward.model.results import CommitOutcome
+from lakeward_lake_paimon.local_storage import LocalStorage, PinnedFolder
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.lake_tables import (
+    COLUMNS,
+    PATH,
+    TieringRound,
+    head_of,
+    incarnation,
+    log_split,
+    log_table,
+    source_batch,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakeward_lake_paimon.options import PaimonOptions
+    from lakeward_lake_paimon.plugin import PaimonLakePlugin
+
+
+class World:
+    """Rounds of one row each on a lake of which an expiry keeps one snapshot."""
+
+    def __init__(self, plugin: PaimonLakePlugin, options: PaimonOptions) -> None:
+        self._plugin = plugin
+        self.lake = plugin.open(msgspec.structs.replace(options, keep_snapshots=1), FakeClock())
+        self.folder = Path(options.warehouse) / "shop.db" / "orders"
+        self._number = 0
+
+    def begin(self, start: int = 1000) -> TieringRound:
+        """Start a round, and write a row."""
+        self._number += 1
+        tiering = TieringRound(self._plugin, self.lake, log_table(), incarnation(start), self._number)
+        tiering.write(log_split(tiering.table), [source_batch(COLUMNS, [{"id": self._number}])])
+        return tiering
+
+    def tier(self, rounds: int, start: int = 1000) -> list[TieringRound]:
+        """Commit rounds."""
+        done: list[TieringRound] = []
+        for _ in range(rounds):
+            done.append(self.begin(start))
+            assert self.lake.commit(done[-1].request()) is CommitOutcome.LANDED
+        return done
+
+    def go_on(self) -> None:
+        """Let a later start commit three rounds, and expire all but the head."""
+        self.tier(3, start=2000)
+        assert self.lake.expire(PATH, frozenset()) > 0
+
+    def ids(self) -> list[int]:
+        """Return the ids of the snapshots."""
+        return sorted(int(one.name.partition("-")[2]) for one in self.folder.glob("snapshot/snapshot-*"))
+
+    def latest(self) -> int:
+        """Return what the hint says, with which readers begin."""
+        return int((self.folder / "snapshot" / "LATEST").read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def world(plugin: PaimonLakePlugin, options: PaimonOptions) -> World:
+    """A table with two commits."""
+    world = World(plugin, options)
+    world.tier(2)
+    return world
+
+
+def pause(
+    monkeypatch: pytest.MonkeyPatch, owner: type, call: str, at: Callable[[str], bool], meanwhile: Callable[[], None]
+) -> None:
+    """Do something just before the first call of that name whose argument is the one, as if the caller slept there."""
+    original = getattr(owner, call)
+
+    def paused(*arguments: Any) -> Any:  # noqa: ANN401 - as the method
+        if at(str(arguments[1])):
+            monkeypatch.setattr(owner, call, original)
+            meanwhile()
+        return original(*arguments)
+
+    monkeypatch.setattr(owner, call, paused)
+
+
+def test_a_commit_whose_number_was_expired_while_it_slept_is_not_taken_for_landed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stale = world.begin()
+    request = stale.request()
+    pause(monkeypatch, PinnedFolder, "create", lambda name: name.startswith("snapshot-"), world.go_on)
+    with pytest.raises(OutcomeUnknownError, match="snapshot 4 was expired"):
+        world.lake.commit(request)
+    assert (world.ids(), world.latest()) == ([7], 7)
+    assert world.lake.find(PATH, stale.round_id, 0) is None
+
+
+def test_a_stamp_whose_number_was_expired_while_it_slept_is_in_no_table(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pause(monkeypatch, PinnedFolder, "create", lambda name: name.startswith("snapshot-"), world.go_on)
+    with pytest.raises(OutcomeUnknownError, match="snapshot 4 was expired"):
+        world.lake.stamp(PATH, incarnation(1500))
+    assert world.ids() == [7]
+    assert head_of(world.lake).stamp == incarnation(2000)
+
+
+def test_a_hint_that_is_written_late_does_not_lead_readers_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    late = world.begin()
+    pause(monkeypatch, PinnedFolder, "replace", lambda name: name == "LATEST", world.go_on)
+    with pytest.raises(OutcomeUnknownError):
+        world.lake.commit(late.request())
+    assert (world.ids(), world.latest()) == ([8], 8)
+
+
+def test_files_that_the_table_needs_are_told_though_what_was_read_is_expired_meanwhile(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [file.path for one in world.tier(1) for file in one.files]
+    pause(monkeypatch, LocalStorage, "names", lambda folder: folder.endswith("/tag"), world.go_on)
+    assert world.lake.referenced(PATH, files) == frozenset(files)
+
+
+def test_a_table_whose_head_is_expired_while_it_is_read_is_read_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pause(monkeypatch, LocalStorage, "read", lambda path: path.endswith("/snapshot-3"), world.go_on)
+    head = head_of(world.lake)
+    assert (head.snapshot_id, head.stamp) == (7, incarnation(2000))
+
+
+def test_a_damaged_head_is_said_and_not_read_for_ever(world: World) -> None:
+    said = json.loads((world.folder / "snapshot" / "snapshot-3").read_bytes())
+    (world.folder / "manifest" / said["baseManifestList"]).unlink()
+    with pytest.raises(CorruptFileError, match="expected a manifest of Paimon, found 'nothing'"):
+        world.lake.referenced(PATH, [f"{world.folder}/bucket-0/none.parquet"])
