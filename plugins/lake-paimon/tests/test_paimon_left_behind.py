@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from lakeward.errors import FencedError, TableGoneError
@@ -12,6 +13,7 @@ from lakeward.model.results import CommitOutcome
 from lakeward_lake_paimon.local_storage import LocalStorage
 from lakeward_paimon_kit.kills import Kill, KilledError
 from lakeward_paimon_kit.others import Other
+from lakeward_testing.clock import FakeClock
 from lakeward_testing.lake_tables import (
     COLUMNS,
     PATH,
@@ -125,3 +127,16 @@ def test_no_task_is_written_for_a_table_that_nobody_has_opened(
     LocalStorage().delete(str(folder / "_lakeward" / "table.json"))
     with pytest.raises(TableGoneError, match="belongs to table id None, expected 7"):
         lake.writer_task(log_table(), head_of(lake), tiering.round_id)
+
+
+def test_lists_of_a_commit_that_was_copied_last_go_with_its_snapshot(
+    plugin: PaimonLakePlugin, options: PaimonOptions, folder: Path
+) -> None:
+    lake = plugin.open(msgspec.structs.replace(options, keep_snapshots=1), FakeClock())
+    for number in (1, 2):
+        tier(plugin, lake, 1000, number)
+    # As if the start had died between its second commit and the copy of that.
+    (folder / "_lakeward" / "commit-3").unlink()
+    (folder / "_lakeward" / "commit-2").write_bytes((folder / "snapshot" / "snapshot-2").read_bytes())
+    assert lake.expire(PATH, frozenset()) == 2
+    assert strays(folder) == set()

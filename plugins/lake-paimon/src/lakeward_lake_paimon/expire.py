@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from lakeward_lake_paimon.files import kept_apart, metadata_of, own_file, paths_of
+from lakeward.model.lake_offsets import OFFSETS_FILE
+from lakeward_lake_paimon.files import metadata_of, own_file, paths_of
 from lakeward_lake_paimon.manifests import DELETE
 from lakeward_lake_paimon.offsets import carries_offsets, incarnation_of
-from lakeward_lake_paimon.snapshots import delete_snapshot, say_earliest
+from lakeward_lake_paimon.snapshots import Snapshots, delete_snapshot, say_earliest
 from lakeward_lake_paimon.table import OWN_FOLDER
 from lakeward_lake_paimon.tidy import tidy
 
@@ -98,15 +99,17 @@ def _dead_files(table: Table, expired: Sequence[Snapshot]) -> set[str]:
     first = min((number for number in table.snapshots.ids if number > max(gone)), default=0)
     # A manifest that a snapshot does not name is in none above it.
     lower = [table.snapshots.get(number) for number in table.snapshots.ids if number <= first and number not in gone]
-    left = [*(one for one in lower if one is not None), *kept_apart(table)]
+    left = [*(one for one in lower if one is not None), *Snapshots(table.storage, table.location).tagged()]
     old, kept = metadata_of(table, expired), metadata_of(table, left)
     names = {name for found in old.values() for name in found} - {name for found in kept.values() for name in found}
     dead = (set(old) - set(kept)) | {f"{manifests.folder}/{name}" for name in names}
+    if table.copy is not None and (offsets := table.copy.said.get(OFFSETS_FILE)) is not None:
+        # All else that a copy says is in itself.
+        dead.discard(own_file(table, offsets))
     for snapshot in expired:
         for entry in manifests.entries(manifests.read_list(snapshot.changelog_manifest_list)):
             dead.update(paths_of(table, entry))
-    # Of a copy whose snapshot another program has expired, the files are gone.
-    older = [one for one in left if one.id < first and one is not table.copy]
+    older = [one for one in left if one.id < first]
     there = {one.id: one for one in (*expired, *left) if one.id <= first}
     needed = {key for one in older for key in manifests.live(one)}
     for number in sorted({*gone, *(id_ for id_ in there if id_ - 1 in gone)}):
