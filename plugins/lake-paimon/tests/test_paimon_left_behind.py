@@ -10,6 +10,7 @@ import pytest
 
 from lakeward.errors import FencedError, TableGoneError
 from lakeward.model.results import CommitOutcome
+from lakeward_lake_paimon import commit
 from lakeward_lake_paimon.local_storage import LocalStorage
 from lakeward_paimon_kit.kills import Kill, KilledError
 from lakeward_paimon_kit.others import Other
@@ -88,7 +89,7 @@ def test_a_hint_that_was_being_written_goes_with_the_next_expiry(
     tier(plugin, lake, 1000)
     for place in ("snapshot", "_lakeward", "schema"):
         (folder / place / ".lakeward-hint-0123abcd").touch()
-    (folder / "_lakeward" / "commit-1").touch()
+    (folder / "_lakeward" / "commit-1").write_bytes((folder / "snapshot" / "snapshot-1").read_bytes())
     lake.expire(PATH, frozenset())
     assert strays(folder) == set()
     assert [one.name for one in (folder / "_lakeward").glob("commit-*")] == ["commit-2"]
@@ -140,3 +141,18 @@ def test_lists_of_a_commit_that_was_copied_last_go_with_its_snapshot(
     (folder / "_lakeward" / "commit-2").write_bytes((folder / "snapshot" / "snapshot-2").read_bytes())
     assert lake.expire(PATH, frozenset()) == 2
     assert strays(folder) == set()
+
+
+def test_offsets_of_a_commit_that_another_program_has_expired_go_with_its_copy(
+    plugin: PaimonLakePlugin, lake: Lake, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit, "INLINE_BYTES", 10)
+    tier(plugin, lake, 1000)
+    Other(folder).commit("COMPACT")
+    for number in (1, 2):
+        (folder / "snapshot" / f"snapshot-{number}").unlink()
+    assert head_of(lake).commit is not None
+    (offsets,) = (folder / "_lakeward").glob("offsets-*")
+    tier(plugin, lake, 1000, 2)
+    assert not offsets.exists()
+    assert len(list((folder / "_lakeward").glob("offsets-*"))) == 1

@@ -28,6 +28,7 @@ from lakeward.errors import (
     UsageError,
 )
 from lakeward.model.identity import Incarnation
+from lakeward.model.lake_offsets import OFFSETS_FILE
 from lakeward.model.results import LakeHead
 from lakeward_lake_paimon.manifests import Manifests
 from lakeward_lake_paimon.offsets import carries_offsets, incarnation_of, offset_commit, round_of
@@ -369,6 +370,21 @@ def keep_copy(held: HeldTable, snapshot: Snapshot) -> None:
         StorageError: the disk refused.
     """
     held.own.replace(f"commit-{snapshot.id}", snapshot.to_bytes())
-    for number in copy_ids(held.table.storage, held.table.location):
-        if number < snapshot.id:
-            held.own.delete(f"commit-{number}")
+    delete_older_copies(held)
+
+
+def delete_older_copies(held: HeldTable) -> None:
+    """Delete all copies but the newest, and the offsets files that nothing else needs.
+
+    Raises:
+        StorageError: the disk refused.
+    """
+    table = held.table
+    for number in copy_ids(table.storage, table.location)[:-1]:
+        data = held.own.read(f"commit-{number}")
+        if data is not None and number not in table.snapshots.ids:
+            offsets = decode_snapshot(data, copy_path(table.location, number)).said.get(OFFSETS_FILE)
+            tagged = (one.said.get(OFFSETS_FILE) for one in Snapshots(table.storage, table.location).tagged())
+            if offsets is not None and offsets not in tagged:
+                held.own.delete(offsets)
+        held.own.delete(f"commit-{number}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from lakeward.model.identity import Incarnation
 from lakeward_lake_paimon.files import kept_apart, metadata_of
 from lakeward_lake_paimon.storage import is_leftover
-from lakeward_lake_paimon.table import OWN_FOLDER, copy_ids
+from lakeward_lake_paimon.table import OWN_FOLDER, delete_older_copies
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,8 +42,7 @@ def tidy(held: HeldTable) -> None:
         for name in table.storage.names(f"{table.location}/{folder}"):
             if any(is_leftover(name, tag) for tag in _TAGS):
                 table.storage.delete(f"{table.location}/{folder}/{name}")
-    for number in copy_ids(table.storage, table.location)[:-1]:
-        held.own.delete(f"commit-{number}")
+    delete_older_copies(held)
 
 
 def _delete_stamps(table: Table, stamp: Incarnation) -> None:

@@ -17,6 +17,7 @@ import structlog
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from lakeward.clock import SystemClock
+from lakeward_paimon_kit.mistakes import MISTAKES, made
 from lakeward_paimon_kit.simulation import run_seed
 
 
@@ -27,6 +28,7 @@ def main() -> int:
     today = SystemClock().wall_ms() // 86_400_000 * 1000
     parser.add_argument("--seeds", default=f"{today}..{today + 100}", help="from..to, without the last one")
     parser.add_argument("--story", action="store_true", help="say what happened in each failed seed")
+    parser.add_argument("--mistake", default="", choices=MISTAKES, help="make a mistake that the seeds have to find")
     options = parser.parse_args()
     first, last = (int(part) for part in options.seeds.split(".."))
     print(f"seeds {first}..{last}", flush=True)  # noqa: T201
@@ -34,7 +36,8 @@ def main() -> int:
     faults: Counter[str] = Counter()
     failed = 0
     for seed in range(first, last):
-        outcome = run_seed(seed)
+        with made(options.mistake):
+            outcome = run_seed(seed)
         faults += outcome.faults
         if outcome.failure:
             failed += 1

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from lakeward.storage.round_journal import JournalStore
 from lakeward.storage.small_files import SmallFiles
 from lakeward_lake_paimon import commit as commits
-from lakeward_lake_paimon import expire
+from lakeward_lake_paimon import compaction, expire
 from lakeward_paimon_kit.checks import Checker
 from lakeward_paimon_kit.engine import Engine
 from lakeward_paimon_kit.gateway import connected
@@ -313,7 +313,7 @@ class World:
 
 @contextmanager
 def _low_limits(world: World) -> Iterator[None]:
-    """Let manifests be merged, offsets go to files, and expiries take several calls in short runs as well."""
+    """Let limits be met in short runs: of manifests, of offsets in a snapshot, of an expiry, and of a merge."""
     if not world.limits:
         yield
         return
@@ -321,6 +321,7 @@ def _low_limits(world: World) -> Iterator[None]:
         replaced(commits, "_MERGE_FROM", 3),
         replaced(commits, "INLINE_BYTES", 10),
         replaced(expire, "_AT_MOST", 2),
+        replaced(compaction, "MOST_BYTES", 1),
     ):
         yield
 
