@@ -31,7 +31,7 @@ class Warehouse:
             self.store = DiskStore(root)
             self.way = Way(self.store.put)
         elif kind == "rest":
-            self._catalog = RestCatalogServer(root)
+            self._catalog = RestCatalogServer(str(root))
             self.way = Way(catalog_server(self._catalog))
 
     def close(self) -> None:
