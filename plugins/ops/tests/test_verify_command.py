@@ -53,11 +53,11 @@ def spec(verifiable: Lakeward, tmp_path: Path) -> TableSpec:
         return store.table(TablePath("nyc", "flights"))
 
 
-def has_committed(spec: TableSpec, offset: int, *, accepted: bool = False) -> None:
+def has_committed(spec: TableSpec, offset: int, *, snapshot_id: int = 5, accepted: bool = False) -> None:
     """Write what the service remembers of its last commit."""
     offsets = {TableBucket(spec.table_id, None, 0): offset}
     records = CommitRecords(SmallFiles(str(Path("lakeward-state").resolve())), "nyc")
-    records.write(CommitRecord(spec.path, spec.table_id, 5, stored_offsets(offsets), 0, accepted=accepted))
+    records.write(CommitRecord(spec.path, spec.table_id, snapshot_id, stored_offsets(offsets), 0, accepted=accepted))
 
 
 def lake_has(spec: TableSpec, offset: int, own: int | None = None) -> None:
@@ -180,3 +180,36 @@ def test_what_the_lake_says_wrongly_of_its_files_is_a_difference_though_no_row_i
     ]
     assert asked == [(spec.path, 5, 7)]
     assert verifiable("verify", "nyc.flights", "-o", "json").document["wrong_in_files"] == 2
+
+
+def test_tables_of_a_pattern_are_compared_one_after_the_other_and_summed_up(
+    verifiable: Lakeward, spec: TableSpec, tmp_path: Path
+) -> None:
+    with EmbeddedStore.open(tmp_path / "store") as store:
+        planes = store.create_table(TablePath("nyc", "planes"), pa.schema([("id", pa.int64())]), buckets=1)
+    has_committed(planes, 0, snapshot_id=9)
+    lake_has(spec, 3)
+    lake_rows(1, 2, 3)
+    said = verifiable("verify", "nyc.*")
+    assert said.code == 1
+    assert said.out.splitlines()[0].startswith("nyc.planes: [LW-")
+    assert [line.split(maxsplit=1) for line in said.out.splitlines()[2:5]] == [
+        ["table", "result"],
+        ["nyc.flights", "equal"],
+        ["nyc.planes", "NOT COMPARED"],
+    ]
+    assert said.out.endswith("\n1 of 2 tables equal, 1 different or not compared\n")
+    flights, planes = verifiable("verify", "nyc.*", "-o", "json").document["tables"]
+    assert (flights["equal"], planes["table"], "error" in planes) == (True, "nyc.planes", True)
+
+
+def test_nothing_is_compared_once_the_limit_is_over(verifiable: Lakeward, spec: TableSpec) -> None:
+    lake_has(spec, 3)
+    lake_rows(1, 2, 3)
+    said = verifiable("verify", "nyc.flights", "--limit", "0s")
+    assert (said.code, said.out) == (1, "nyc.flights: not compared, for the limit of 0.0 s is over\n")
+    assert verifiable("verify", "nyc.*", "--limit", "0s").out.endswith(
+        "\n0 of 1 table equal, 1 different or not compared\n"
+    )
+    assert verifiable("verify", "nyc.*", "--limit", "1h").code == 0
+    assert "--limit: expected a number of seconds" in verifiable("verify", "nyc.*", "--limit", "soon").err

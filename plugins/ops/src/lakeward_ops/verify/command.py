@@ -6,45 +6,46 @@ import os
 import shutil
 import tempfile
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from lakeward.cli.chosen_tables import METAVAR, chosen_tables, means_one
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.open_plugins import configured_table, open_records, opened_lake, opened_source
-from lakeward.cli.output import Columns
-from lakeward.errors import EXIT_FAILED, LakeError, LakeTableGoneError, OffsetsWentBackError, UsageError
+from lakeward.clock import SystemClock
+from lakeward.errors import LakeError, LakeTableGoneError, LakewardError, OffsetsWentBackError, UsageError
 from lakeward.hooks.discovery import load
 from lakeward.hooks.plugins import SOURCE_GROUP
 from lakeward.local_files import is_local
+from lakeward.model.durations import AS_TEXT as DURATION_TEXT
+from lakeward.model.durations import EXPECTED as DURATION
+from lakeward.model.durations import parse_duration
 from lakeward.model.sizes import AS_TEXT, EXPECTED, parse_size
-from lakeward.model.tables import TablePath
 from lakeward.observe.files import service_folder
-from lakeward.observe.format import count
+from lakeward.observe.format import seconds
 from lakeward.observe.status_file import process_lives
 from lakeward.observe.table_status import tiered_now
 from lakeward.ports import ReadableLake
 from lakeward.storage.commit_records import lost_commits
 from lakeward.storage.late_commits import went_back
-from lakeward_ops.verify.comparison import KINDS
-from lakeward_ops.verify.verification import Sides, VerifyOptions, verify_table
+from lakeward_ops.verify.findings import Verified, failed, summary, verified
+from lakeward_ops.verify.verification import Sides, TimeIsUpError, VerifyOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from lakeward.config.loaded import Loaded
-    from lakeward.model.tables import TableSpec
-    from lakeward.ports import FileDifference, Lake, Source
-    from lakeward_ops.verify.comparison import Comparison, Difference
-    from lakeward_ops.verify.verification import Verification
+    from lakeward.model.tables import TablePath, TableSpec
+    from lakeward.ports import Lake, Source
 
 _FOLDER = "verify"
 
 
 @click.command("verify")
-@click.argument("table", metavar="DB.TABLE")
+@click.argument("table", metavar=METAVAR)
 @click.option("--available", is_flag=True, help="Compare what the source still has, and leave out the rest.")
 @click.option(
     "--most", type=click.IntRange(min=0), default=10, show_default=True, help="Differences that are shown, at most."
@@ -58,10 +59,16 @@ _FOLDER = "verify"
     metavar="N",
     help="Compare what the lake says of its data files with N of them.  [default: all]",
 )
+@click.option("--limit", metavar="TIME", help="Compare nothing more after 90s, 10m, 2h.  [default: no limit]")
 @with_common_options
 @pass_invocation
-def verify(invocation: Invocation, *, table: str, available: bool, most: int, memory: str, files: int | None) -> int:
+def verify(
+    invocation: Invocation, *, table: str, available: bool, most: int, memory: str, files: int | None, limit: str | None
+) -> int:
     """Compare DB.TABLE in the lake with the source, row by row, up to the offsets that the lake has.
+
+    A pattern such as `db.*` means all tables that it matches, one after the other: what differs is shown, then a
+    summary; an error of one table does not keep the others from being compared.
 
     The lake is read by a library that Lakeward does not write with; the source is read from the beginning, or, for a
     table with a primary key, from a KV snapshot. A service may run meanwhile: one snapshot of the lake is compared with
@@ -70,51 +77,57 @@ def verify(invocation: Invocation, *, table: str, available: bool, most: int, me
     What the lake says of its data files (partition, bounds, counts, size, order) is compared with the files, for
     readers leave out files by it.
 
-    Exit codes: 0 the two are equal, or nothing is tiered yet; 1 they differ, or it failed, which is an error; 3 the
-    source no longer has rows that the lake has: `--available` compares the others.
+    Exit codes: 0 the two are equal, or nothing is tiered yet; 1 they differ, it failed, which is an error, or the time
+    was over; 3 the source no longer has rows that the lake has: `--available` compares the others. Of several tables
+    it is 1 where any is not equal.
     """
     loaded = invocation.load()
-    path = TablePath.parse(table)
-    memory_bytes = _memory_bytes(memory)
+    memory_bytes, limit_s = _memory_bytes(memory), _limit_s(limit)
     with opened_source(loaded) as source, opened_lake(loaded) as lake, _spill_folder(loaded) as folder:
-        spec = configured_table(loaded, source, path)
-        sides = _sides(loaded, source, lake, spec)
-        if sides is None:
-            invocation.output.show(_nothing(table), f"{table}: nothing is tiered yet, so there is nothing to compare.")
-            return 0
-        try:
-            found = verify_table(sides, VerifyOptions(folder, available, most, memory_bytes, files))
-        finally:
-            sides.reader.close()
-    _show(invocation, table, sides, found)
-    return 0 if found.equal else EXIT_FAILED
+        options = VerifyOptions(folder, available, most, memory_bytes, files, _watch(limit_s))
+
+        def compare(path: TablePath) -> Verified:
+            sides = _sides(loaded, source, lake, configured_table(loaded, source, path))
+            with tempfile.TemporaryDirectory(dir=folder) as own:
+                return verified(str(path), sides, replace(options, folder=Path(own)))
+
+        paths = chosen_tables(loaded, source, table)
+        if means_one(table):
+            only = compare(paths[0])
+            invocation.output.show(only.document, *only.lines)
+            return only.code
+        every = [_tried(path, compare) for path in paths]
+    invocation.output.show({"tables": [one.document for one in every]}, *summary(every))
+    return max(one.code for one in every)
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyDocument:
-    """What JSON gets. `counts` are rows by kind of difference.
-
-    Where nothing was ever tiered, nothing was compared: `equal` and both numbers of rows are null.
-    """
-
-    table: str
-    equal: bool | None
-    snapshot_id: int | None
-    offsets: dict[str, int]
-    source_rows: int | None
-    lake_rows: int | None
-    left_out: int
-    gone: tuple[str, ...]
-    not_in_lake: tuple[str, ...]
-    lost: Mapping[str, str]
-    counts: dict[str, int]
-    first: tuple[Difference, ...]
-    wrong_in_files: int
-    file_differences: tuple[FileDifference, ...]
+def _tried(path: TablePath, compare: Callable[[TablePath], Verified]) -> Verified:
+    """Compare one of several tables; an error is what was found of it."""
+    try:
+        return compare(path)
+    except LakewardError as error:
+        return failed(str(path), error)
 
 
-def _nothing(table: str) -> VerifyDocument:
-    return VerifyDocument(table, None, None, {}, None, None, 0, (), (), {}, dict.fromkeys(KINDS, 0), (), 0, ())
+def _limit_s(text: str | None) -> float | None:
+    found = None if text is None else parse_duration(text)
+    if text is not None and found is None:
+        message = f"--limit: expected {DURATION}, {DURATION_TEXT}, found {text!r}"
+        raise UsageError(message)
+    return found
+
+
+def _watch(limit_s: float | None) -> Callable[[], None]:
+    """Return what raises once so many seconds have passed from now on."""
+    clock = SystemClock()
+    end = None if limit_s is None else clock.now() + limit_s
+
+    def check() -> None:
+        if end is not None and clock.now() >= end:
+            message = f"not compared, for the limit of {seconds(limit_s or 0.0)} is over"
+            raise TimeIsUpError(message)
+
+    return check
 
 
 def _sides(loaded: Loaded, source: Source, lake: Lake, spec: TableSpec) -> Sides | None:
@@ -139,75 +152,6 @@ def _sides(loaded: Loaded, source: Source, lake: Lake, spec: TableSpec) -> Sides
         raise OffsetsWentBackError(wrong)
     plugin: Any = load(SOURCE_GROUP, loaded.settings.source.type)
     return Sides(source, plugin.reader(source.reader_task(spec), spec), lake, spec, head, offsets)
-
-
-def _show(invocation: Invocation, table: str, sides: Sides, found: Verification) -> None:
-    comparison = found.comparison
-    document = VerifyDocument(
-        table=table,
-        equal=found.equal,
-        snapshot_id=sides.head.snapshot_id,
-        offsets={str(bucket): offset for bucket, offset in sides.tiered.items()},
-        source_rows=comparison.source_rows,
-        lake_rows=comparison.lake_rows,
-        left_out=found.left_out,
-        gone=found.gone,
-        not_in_lake=found.not_in_lake,
-        lost=found.lost,
-        counts=comparison.counts,
-        first=tuple(comparison.first),
-        wrong_in_files=found.wrong_in_files,
-        file_differences=found.file_differences,
-    )
-    invocation.output.show(document, *_lines(document, comparison))
-
-
-def _lines(document: VerifyDocument, comparison: Comparison) -> Iterator[str | Columns]:
-    rows = f"{count(document.source_rows, 'row')} of the source, {count(document.lake_rows, 'row')} of the lake"
-    result = "equal" if document.equal else "DIFFERENT"
-    upto = sum(document.offsets.values())
-    yield f"{document.table}: {result}: {rows} (snapshot {document.snapshot_id}, offsets {upto:,})"
-    if document.left_out:
-        yield f"not compared: {count(document.left_out, 'row')} of the lake that the source no longer has"
-    for text in document.gone:
-        yield f"the source no longer has {text}"
-    if document.not_in_lake:
-        yield f"not compared: columns that the lake does not have yet: {', '.join(document.not_in_lake)}"
-    for name, why in document.lost.items():
-        yield f"the lake has no column `{name}`, which the source has: {why}"
-    yield from _file_lines(document)
-    if comparison.equal:
-        return
-    yield ""
-    yield Columns(
-        ("rows#", "difference", "what it means"),
-        [(f"{comparison.counts[kind]:,}", kind, meaning) for kind, meaning in KINDS.items() if comparison.counts[kind]],
-    )
-    if not comparison.first:
-        return
-    yield ""
-    yield _heading(comparison)
-    key = tuple(comparison.first[0].key)
-    yield Columns(
-        (*key, "difference", "column", "source", "lake"),
-        [(*one.key.values(), one.kind, one.column, one.source, one.lake) for one in comparison.first],
-    )
-
-
-def _file_lines(document: VerifyDocument) -> Iterator[str | Columns]:
-    if not document.wrong_in_files:
-        return
-    yield ""
-    yield f"The lake says of its files what is not so ({document.wrong_in_files:,} in all); readers miss rows by it:"
-    rows = [(one.file, one.what, one.expected, one.found) for one in document.file_differences]
-    yield Columns(("file", "what", "the file has", "the lake says"), rows)
-
-
-def _heading(comparison: Comparison) -> str:
-    shown, found = len(comparison.first), sum(comparison.counts.values())
-    if shown > 1:
-        return f"The first {count(shown, 'difference')}:"
-    return "The difference:" if found == 1 else f"The first difference of {count(found)}:"
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from lakeward_ops.verify.source_rows import readable_splits, rows_gone, source_r
 from lakeward_ops.verify.values import cast_plain, plain_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from lakeward.model.results import LakeHead
@@ -47,13 +47,22 @@ class Sides:
     tiered: Mapping[TableBucket, int]
 
 
+class TimeIsUpError(Exception):
+    """A comparison took as long as it was allowed to."""
+
+
+def _nothing() -> None:
+    """Let the comparison go on."""
+
+
 @dataclass(frozen=True, slots=True)
 class VerifyOptions:
     """How it is compared.
 
     `available` compares what the source still has, and leaves the rest of the lake's rows out. `most` is the number of
     differences that are kept, `memory_bytes` about how many bytes of rows are held at once. `files` are as many data
-    files as are compared with what the lake says of them, None for all.
+    files as are compared with what the lake says of them, None for all. `check` is called before each batch and each
+    file; what it raises ends the comparison.
     """
 
     folder: Path
@@ -61,6 +70,7 @@ class VerifyOptions:
     most: int
     memory_bytes: int
     files: int | None = None
+    check: Callable[[], None] = _nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +130,7 @@ def verify_table(sides: Sides, options: VerifyOptions) -> Verification:
     lake = RowSpill(options.folder / "lake", schema, rows.key, memory_bytes=options.memory_bytes, fold=fold)
     known = ComparableRows(table.partition_keys, readable.first, readable.dropped) if common.system else AllRows()
     for batch in chain([first], batches):
+        options.check()
         lake.add(known.of(_plain(table, batch, schema)))
         if known.left_out and not options.available:
             raise rows_gone(table, readable.gone or ("all offsets of a bucket",))
@@ -155,6 +166,7 @@ def _compare_files(sides: Sides, options: VerifyOptions) -> tuple[int, tuple[Fil
     count = 0
     first: list[FileDifference] = []
     for one in sides.lake.check_files(sides.table.path, sides.head.snapshot_id or 0, options.files):
+        options.check()
         count += 1
         first += [one] if len(first) < options.most else []
     return count, tuple(first)
@@ -167,6 +179,7 @@ def _spill_source(sides: Sides, readable: Readable, schema: pa.Schema, rows: Row
     folder = options.folder / "source"
     spill = RowSpill(folder, schema, rows.key, memory_bytes=options.memory_bytes, fold=fold)
     for records in source_rows(sides.table, sides.reader, readable.splits):
+        options.check()
         spill.add(_plain(sides.table, records, schema))
     spill.finish()
     return spill
