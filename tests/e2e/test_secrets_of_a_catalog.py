@@ -82,7 +82,7 @@ _IN_WORDS = {
             for form in ("text", "json")
         ),
         (_PAIMON_REST, "json", (_SHOW, _TABLES, _DOCTOR, _RUN)),
-        (_PAIMON_S3, "text", (_TABLES, _RUN)),
+        (_PAIMON_S3, "text", (_TABLES, _DOCTOR)),
     ],
     ids=["iceberg-text", "iceberg-json", "paimon-rest-json", "paimon-s3-text"],
 )

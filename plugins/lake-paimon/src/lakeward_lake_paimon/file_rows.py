@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from lakeward.model.tables import BUCKET_COLUMN
 from lakeward_lake_paimon.kinds import parse_kind
 from lakeward_lake_paimon.layout_checks import UNKNOWN, computed, computed_columns
 from lakeward_lake_paimon.manifest_checks import bounds, difference
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from lakeward_lake_paimon.storage import Storage
 
 _BATCH_ROWS = 65_536
-_KEY, _SEQUENCE, _ROW_KIND, _BUCKET = "_KEY_", "_SEQUENCE_NUMBER", "_VALUE_KIND", "__bucket"
+_KEY, _SEQUENCE, _ROW_KIND = "_KEY_", "_SEQUENCE_NUMBER", "_VALUE_KIND"
 _DEFAULT_PARTITION = "__DEFAULT_PARTITION__"
 _GONE = pa.array([1, 3], pa.int8())
 """Row kinds that are counted as deletes: from before an update, and deleted."""
@@ -82,15 +83,15 @@ class _Keys:
         self._look(keys)
 
     def _look(self, keys: pa.Table) -> None:
-        whole = keys if self._before is None else pa.concat_tables([self._before, keys])
-        if self.unordered is None and whole.num_rows > 1:
-            before, after = whole.slice(0, whole.num_rows - 1), whole.slice(1)
+        joined = keys if self._before is None else pa.concat_tables([self._before, keys])
+        if self.unordered is None and joined.num_rows > 1:
+            before, after = joined.slice(0, joined.num_rows - 1), joined.slice(1)
             ascends = pc.less(before.column(self.names[-1]), after.column(self.names[-1]))
             for name in reversed(self.names[:-1]):
                 one, other = before.column(name), after.column(name)
                 ascends = pc.or_(pc.less(one, other), pc.and_(pc.equal(one, other), ascends))
             place = pc.index(ascends.combine_chunks(), False).as_py()
-            self.unordered = None if place < 0 else self._rows - (whole.num_rows - keys.num_rows) + place + 1
+            self.unordered = None if place < 0 else self._rows - (joined.num_rows - keys.num_rows) + place + 1
         self._rows += keys.num_rows
         self._before = keys.slice(keys.num_rows - 1)
 
@@ -179,8 +180,8 @@ class FileRows:
                     break
             if name in self._computed:
                 yield from self._computed_partition(name, batch, said[place])
-        if self._bucket is not None and _BUCKET in batch.schema.names:
-            for one in pc.unique(batch.column(_BUCKET)).to_pylist():
+        if self._bucket is not None and BUCKET_COLUMN in batch.schema.names:
+            for one in pc.unique(batch.column(BUCKET_COLUMN)).to_pylist():
                 if one is not None and one != self._bucket:
                     yield "bucket", one, self._bucket
                     break
@@ -233,11 +234,11 @@ class FileRows:
             yield difference(path, "statistics", f"of columns {', '.join(self._columns)}", f"of {', '.join(unknown)}")
             return
         columns = {f"column {name}": self._columns[name] for name in names}
-        yield from self._claims(path, self._file["_VALUE_STATS"], columns)
+        yield from self._wrong_stats(path, self._file["_VALUE_STATS"], columns)
         keys = {f"column {_KEY}{name}": column for name, column in self._key_columns.items()}
-        yield from self._claims(path, self._file["_KEY_STATS"], keys)
+        yield from self._wrong_stats(path, self._file["_KEY_STATS"], keys)
 
-    def _claims(self, path: str, stats: Json, columns: dict[str, _Column]) -> Iterator[FileDifference]:
+    def _wrong_stats(self, path: str, stats: Json, columns: dict[str, _Column]) -> Iterator[FileDifference]:
         kinds = [column.kind for column in columns.values()]
         least, greatest = _row(stats["_MIN_VALUES"], kinds), _row(stats["_MAX_VALUES"], kinds)
         nulls = stats["_NULL_COUNTS"] or [None] * len(kinds)
