@@ -55,7 +55,7 @@ embedded-faulty = lakeward_faulty.source:FaultySourcePlugin
 fluss-faulty = lakeward_faulty.fluss:FaultyFlussPlugin
 [lakeward.lake]
 iceberg-faulty = lakeward_faulty.lake:FaultyLakePlugin
-paimon-faulty = lakeward_faulty.lake:FaultyPaimonPlugin
+paimon-faulty = lakeward_faulty.paimon:FaultyPaimonPlugin
 [lakeward.lease]
 faulty = lakeward_faulty.lease:FaultyLeases
 [lakeward.lease_wrapper]

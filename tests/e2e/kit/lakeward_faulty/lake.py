@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 from lakeward_faulty.points import ArmedError, reached
 from lakeward_lake_iceberg.options import IcebergOptions
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
-from lakeward_lake_paimon.options import PaimonOptions
-from lakeward_lake_paimon.plugin import PaimonLakePlugin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
     from lakeward.model.results import CommitOutcome, CommitRequest, LakeFile, LakeHead
     from lakeward.model.splits import Split
     from lakeward.model.tables import TablePath, TableSpec
-    from lakeward.model.upkeep import UpkeepResult, UpkeepTask
     from lakeward.ports import Clock, LakeWriter, Partitioner, SourceBatch
 
 _WRITTEN = 2
@@ -125,7 +122,7 @@ class FaultyWriter:
         return self._inner.timings_s
 
 
-class _FaultyPlugin:
+class FaultyPlugin:
     """Hands everything to the plugin of a lake."""
 
     inner: Any
@@ -156,7 +153,7 @@ class _FaultyPlugin:
         return FaultyWriter(inner, table)
 
 
-class FaultyLakePlugin(_FaultyPlugin):
+class FaultyLakePlugin(FaultyPlugin):
     """The lake `iceberg-faulty`, whose catalog may lose answers."""
 
     inner = IcebergLakePlugin()
@@ -167,14 +164,3 @@ class FaultyLakePlugin(_FaultyPlugin):
         catalog = lake._client.catalog
         catalog.commit_table = _lossy(catalog.commit_table)
         return FaultyLake(lake)
-
-
-class FaultyPaimonPlugin(_FaultyPlugin):
-    """The lake `paimon-faulty`."""
-
-    inner = PaimonLakePlugin()
-    options = PaimonOptions
-
-    def upkeep(self, task: UpkeepTask, attempt: int, check: Callable[[], None]) -> UpkeepResult:
-        reached("upkeep")
-        return self.inner.upkeep(task, attempt, check)
