@@ -143,3 +143,13 @@ def test_a_damaged_head_is_said_and_not_read_for_ever(world: World) -> None:
     (world.folder / "manifest" / said["baseManifestList"]).unlink()
     with pytest.raises(CorruptFileError, match="expected a manifest of Paimon, found 'nothing'"):
         world.lake.referenced(PATH, [f"{world.folder}/bucket-0/none.parquet"])
+
+
+def test_a_snapshot_that_came_late_with_an_expired_number_goes_with_the_next_expiry(world: World) -> None:
+    late = (world.folder / "snapshot" / "snapshot-2").read_bytes()
+    world.go_on()
+    (world.folder / "snapshot" / "snapshot-2").write_bytes(late)
+    world.tier(1, start=2000)
+    assert world.lake.expire(PATH, frozenset()) == 2
+    assert world.ids() == [8]
+    assert head_of(world.lake).commit is not None

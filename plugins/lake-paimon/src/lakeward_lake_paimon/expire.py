@@ -20,8 +20,9 @@ from lakeward_lake_paimon.table import OWN_FOLDER
 from lakeward_lake_paimon.tidy import tidy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from lakeward_lake_paimon.manifests import Entry, Manifests
     from lakeward_lake_paimon.snapshots import Snapshot
     from lakeward_lake_paimon.table import HeldTable, Table
 
@@ -94,11 +95,16 @@ def _consumed(table: Table) -> Iterator[int]:
 
 def _dead_files(table: Table, expired: Sequence[Snapshot]) -> set[str]:
     """Return the files that only expired snapshots need, as paths within the table's folder."""
+    every = {one.id for one in expired}
+    # Of one whose lists are gone nothing is known: it was created late, with a number that had been expired before.
+    expired = [one for one in expired if _has_its_lists(table, one)]
+    if not expired:
+        return set()
     gone = {one.id for one in expired}
     manifests = table.manifests
-    first = min((number for number in table.snapshots.ids if number > max(gone)), default=0)
+    first = min((number for number in table.snapshots.ids if number > max(every)), default=0)
     # A manifest that a snapshot does not name is in none above it.
-    lower = [table.snapshots.get(number) for number in table.snapshots.ids if number <= first and number not in gone]
+    lower = [table.snapshots.get(number) for number in table.snapshots.ids if number <= first and number not in every]
     left = [*(one for one in lower if one is not None), *Snapshots(table.storage, table.location).tagged()]
     old, kept = metadata_of(table, expired), metadata_of(table, left)
     names = {name for found in old.values() for name in found} - {name for found in kept.values() for name in found}
@@ -112,19 +118,9 @@ def _dead_files(table: Table, expired: Sequence[Snapshot]) -> set[str]:
     older = [one for one in left if one.id < first]
     there = {one.id: one for one in (*expired, *left) if one.id <= first}
     needed = {key for one in older for key in manifests.live(one)}
-    for number in sorted({*gone, *(id_ for id_ in there if id_ - 1 in gone)}):
-        # A file that a snapshot takes away is needed by the ones before it alone.
-        taken = manifests.entries(manifests.read_list(there[number].delta_manifest_list))
-        for entry in taken:
-            if entry.kind == DELETE and entry.key not in needed:
-                dead.update(paths_of(table, entry))
-        following = number + 1
-        if number in gone and following not in there:
-            # It was kept while those after it were expired: nothing says any more what they took away.
-            nearest = min(id_ for id_ in there if id_ > number)
-            for key, entry in manifests.live(there[number]).items():
-                if key not in needed and key not in manifests.live(there[nearest]):
-                    dead.update(paths_of(table, entry))
+    for entry in _last_needed(manifests, there, gone):
+        if entry.key not in needed:
+            dead.update(paths_of(table, entry))
     alive = {
         path
         for one in [*older, there[first]]
@@ -132,6 +128,22 @@ def _dead_files(table: Table, expired: Sequence[Snapshot]) -> set[str]:
         for path in paths_of(table, entry)
     }
     return {path.removeprefix(f"{table.location}/") for path in dead - alive}
+
+
+def _last_needed(manifests: Manifests, there: Mapping[int, Snapshot], gone: Collection[int]) -> Iterator[Entry]:
+    """Yield the files that snapshots which go needed, and those after them do not."""
+    for number in sorted({*gone, *(id_ for id_ in there if id_ - 1 in gone)}):
+        # A file that a snapshot takes away is needed by the ones before it alone.
+        taken = manifests.entries(manifests.read_list(there[number].delta_manifest_list))
+        yield from (entry for entry in taken if entry.kind == DELETE)
+        if number in gone and number + 1 not in there:
+            # It was kept while those after it were expired: nothing says any more what they took away.
+            nearest = manifests.live(there[min(id_ for id_ in there if id_ > number)])
+            yield from (entry for key, entry in manifests.live(there[number]).items() if key not in nearest)
+
+
+def _has_its_lists(table: Table, snapshot: Snapshot) -> bool:
+    return all(table.storage.exists(f"{table.manifests.folder}/{name}") for name in snapshot.lists)
 
 
 def _finish(held: HeldTable, keep: frozenset[int]) -> HeldTable:

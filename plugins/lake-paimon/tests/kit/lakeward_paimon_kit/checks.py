@@ -118,10 +118,14 @@ class Checker:
         for name in copies[:1]:  # of our newest commit alone; its offsets outlive it
             said = json.loads((listing.folder / listing.paths[name]).read_bytes())
             needed |= {name, (said.get("properties") or {}).get(OFFSETS_FILE, "")}
-        return {path for name, path in listing.paths.items() if name not in needed and not _KEPT.fullmatch(path)}
+        earliest = listing.hint("EARLIEST") or 0
+        late = {listing.paths[f"snapshot-{number}"] for number in listing.snapshots if number < earliest}
+        return late | {path for name, path in listing.paths.items() if name not in needed and not _KEPT.fullmatch(path)}
 
     def _retained(self, listing: Listing) -> Iterator[bytes]:
         for number in listing.snapshots:
+            if number < (listing.hint("EARLIEST") or 0):
+                continue
             yield (listing.folder / "snapshot" / f"snapshot-{number}").read_bytes()
         for tag in listing.tags:
             yield (listing.folder / "tag" / tag).read_bytes()
@@ -129,8 +133,11 @@ class Checker:
     def _check(self, folder: Path, story: Story) -> None:
         listing = Listing(folder)
         self._check_ids(listing)
+        earliest = listing.hint("EARLIEST") or 0
         for number in listing.snapshots:
             path = folder / "snapshot" / f"snapshot-{number}"
+            if number < earliest and number in story.known and story.known[number].data != path.read_bytes():
+                continue  # its number was expired, and it came late: the next expiry deletes it
             known, status = story.known.get(number), path.stat()
             if known is None:
                 known = story.known[number] = self._look(listing, story, number, path.read_bytes())

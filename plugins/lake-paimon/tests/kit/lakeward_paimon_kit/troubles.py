@@ -168,6 +168,8 @@ class Fortune:
             self._inside = True
             try:
                 self._meanwhile()
+            except AssertionError:
+                raise  # a check has failed
             except Exception as error:
                 raise BrokenError from error
             finally:
