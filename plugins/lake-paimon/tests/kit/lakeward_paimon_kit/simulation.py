@@ -10,6 +10,7 @@ inside a call, so that a seed tells the same story each time.
 from __future__ import annotations
 
 import random
+import re
 import secrets
 import tempfile
 import traceback
@@ -46,6 +47,7 @@ _RECORDS = 40
 _STEPS = 130
 _MOST_LAST = 60
 _MOST_TAGS = 2
+_OF_ROUND = re.compile(r"/(?:data|changelog)-[^/]*-[0-9a-f]{16}-(\d+)-")
 _IN_MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of each seed's own
 
 
@@ -143,10 +145,16 @@ class World:
         assert story is not None
         assert story.table_id == self.table.spec.table_id, "the live table is another's"
         assert story.reached == self.table.ends, f"the table is at {story.reached} of {self.table.ends}"
-        # A writer that is late writes by the path of its table, which another one may have by then.
-        ours = f"-{self.table.spec.table_id}-"
-        left = {path for path in self.checker.orphans(live) - self.abandoned if ours in path or "tiering-" not in path}
+        left = {path for path in self.checker.orphans(live) - self.abandoned if not self._is_of_another(path)}
         assert not left, f"{len(left)} files are left that nobody needs: {sorted(left)[:4]}"
+
+    def _is_of_another(self, path: str) -> bool:
+        """Return whether a file is of a round of an earlier table.
+
+        A writer that is late writes by the path of its table, which another one may have by then.
+        """
+        named = _OF_ROUND.search(path)
+        return named is not None and int(named[1]) != self.table.spec.table_id
 
     def _last(self, start: Start) -> None:
         """Do all that is due, without trouble."""
