@@ -178,7 +178,10 @@ class Table:
     def stamp(self) -> Incarnation | None:
         """The incarnation of the newest snapshot that carries one, or of one that another program has expired."""
         found = next((found for found in map(incarnation_of, self.ours) if found is not None), None)
-        return _kept_stamp(self.storage.read(stamp_path(self.location)), self) if found is None else found
+        if found is not None:
+            return found
+        number, kept = _kept_stamp(self.storage.read(stamp_path(self.location)), self)
+        return kept if number < self.snapshots.oldest_id else None
 
     def newest_commit(self) -> Snapshot | None:
         """Return the newest snapshot that carries offsets, which may be a copy of one that was expired.
@@ -337,18 +340,22 @@ def keep_stamp(held: HeldTable, incarnation: Incarnation) -> None:
     Raises:
         StorageError: the disk refused.
     """
-    kept = _kept_stamp(held.own.read(_STAMP), held.table)
-    if kept != incarnation and not (kept is not None and kept.succeeds(incarnation)):
-        held.own.replace(_STAMP, str(incarnation).encode())
+    table = held.table
+    _, kept = _kept_stamp(held.own.read(_STAMP), table)
+    newest = next((one for one in table.ours if incarnation_of(one) == incarnation), None)
+    if newest is not None and kept != incarnation and not (kept is not None and kept.succeeds(incarnation)):
+        held.own.replace(_STAMP, f"{newest.id} {incarnation}".encode())
 
 
-def _kept_stamp(data: bytes | None, table: Table) -> Incarnation | None:
+def _kept_stamp(data: bytes | None, table: Table) -> tuple[int, Incarnation | None]:
+    """Return the snapshot whose stamp was written down, and the stamp."""
     if data is None:
-        return None
+        return 0, None
     try:
-        return Incarnation.parse(data.decode())
-    except (UsageError, UnicodeDecodeError) as damaged:
-        raise CorruptFileError(stamp_path(table.location), "an incarnation", str(damaged)) from damaged
+        number, _, text = data.decode().partition(" ")
+        return int(number), Incarnation.parse(text)
+    except (UsageError, ValueError) as damaged:
+        raise CorruptFileError(stamp_path(table.location), "a number and an incarnation", str(damaged)) from damaged
 
 
 def keep_newest(held: HeldTable) -> None:
