@@ -22,7 +22,7 @@ METAVAR = "DB.TABLE"
 _WILDCARDS = frozenset("*?[")
 
 
-class Done(NamedTuple):
+class TableAnswer(NamedTuple):
     """What became of one table: for JSON, as a sentence, and as an exit code."""
 
     document: dict[str, object]
@@ -57,7 +57,9 @@ def chosen_tables(loaded: Loaded, source: Source, text: str, others: Iterable[Ta
     return tuple(found)
 
 
-def do_for_each(invocation: Invocation, text: str, paths: Sequence[TablePath], do: Callable[[TablePath], Done]) -> int:
+def do_for_each(
+    invocation: Invocation, text: str, paths: Sequence[TablePath], do: Callable[[TablePath], TableAnswer]
+) -> int:
     """Do something for each table, and show what became of it; return the exit code.
 
     Of several tables an error of one does not keep the others from being done.
@@ -74,9 +76,9 @@ def do_for_each(invocation: Invocation, text: str, paths: Sequence[TablePath], d
     return max(one.code for one in every)
 
 
-def _tried(path: TablePath, do: Callable[[TablePath], Done]) -> Done:
+def _tried(path: TablePath, do: Callable[[TablePath], TableAnswer]) -> TableAnswer:
     try:
         return do(path)
     except LakewardError as error:
         document: dict[str, object] = {"table": str(path), "error": str(error), "code": error.code}
-        return Done(document, f"{path}: [{error.code}] {error}", EXIT_FAILED)
+        return TableAnswer(document, f"{path}: [{error.code}] {error}", EXIT_FAILED)

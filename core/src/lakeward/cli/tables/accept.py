@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakeward.cli.chosen_tables import METAVAR, Done, chosen_tables, do_for_each
+from lakeward.cli.chosen_tables import METAVAR, TableAnswer, chosen_tables, do_for_each
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.open_plugins import configured_table, open_records, opened_lake, opened_source
 from lakeward.clock import SystemClock
@@ -49,7 +49,7 @@ def accept(invocation: Invocation, *, table: str, yes: bool, offsets: str) -> in
     records = open_records(loaded)
     with opened_source(loaded) as source, opened_lake(loaded) as lake:
 
-        def do(path: TablePath) -> Done:
+        def do(path: TablePath) -> TableAnswer:
             spec = configured_table(loaded, source, path)
             record, head = records.read(spec.table_id), lake.head(spec.path)
             found = _find(source, spec, record, head, ours=offsets == "ours")
@@ -63,8 +63,8 @@ def accept(invocation: Invocation, *, table: str, yes: bool, offsets: str) -> in
         return do_for_each(invocation, table, chosen_tables(loaded, source, table), do)
 
 
-def _done(path: TablePath, *, accepted: bool, message: str, code: int = 0) -> Done:
-    return Done({"table": str(path), "accepted": accepted}, message, code)
+def _done(path: TablePath, *, accepted: bool, message: str, code: int = 0) -> TableAnswer:
+    return TableAnswer({"table": str(path), "accepted": accepted}, message, code)
 
 
 @dataclass(frozen=True, slots=True)

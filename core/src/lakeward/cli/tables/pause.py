@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakeward.cli.chosen_tables import METAVAR, Done, chosen_tables, do_for_each, means_one
+from lakeward.cli.chosen_tables import METAVAR, TableAnswer, chosen_tables, do_for_each, means_one
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.open_plugins import opened_source
 from lakeward.cli.serving import find_services
@@ -34,12 +34,12 @@ def pause(invocation: Invocation, *, table: str) -> int:
     services = find_services(loaded)
     address = loaded.settings.checkpoint.address
 
-    def do(path: TablePath) -> Done:
+    def do(path: TablePath) -> TableAnswer:
         changed = [name for name in services.may_serve(path) if control.pause(address, name, path)]
         running = services.of(path).seen.running
         when = "" if running else " No service reports that it runs; one that starts keeps the pause."
         message = f"{path} is paused.{when}" if changed else f"{path} was paused already."
-        return Done({"table": str(path), "paused": True, "changed": bool(changed)}, message)
+        return TableAnswer({"table": str(path), "paused": True, "changed": bool(changed)}, message)
 
     with opened_source(loaded) as source:
         paths = chosen_tables(loaded, source, table)
@@ -61,7 +61,7 @@ def resume(invocation: Invocation, *, table: str) -> int:
     services = find_services(loaded)
     address = loaded.settings.checkpoint.address
 
-    def do(path: TablePath) -> Done:
+    def do(path: TablePath) -> TableAnswer:
         service = services.of(path).seen
         reports = service.report.tables if service.running and service.report is not None else ()
         suspended = any(report.path == str(path) and report.status == "suspended" for report in reports)
@@ -70,7 +70,7 @@ def resume(invocation: Invocation, *, table: str) -> int:
             message = f"{path} is resumed."
         else:
             message = f"{path} was suspended; it is tried again." if suspended else f"{path} was not paused."
-        return Done({"table": str(path), "paused": False, "changed": bool(paused or suspended)}, message)
+        return TableAnswer({"table": str(path), "paused": False, "changed": bool(paused or suspended)}, message)
 
     return do_for_each(invocation, table, _resumable(loaded, services, table), do)
 

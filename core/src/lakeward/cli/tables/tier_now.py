@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from lakeward.cli.chosen_tables import METAVAR, Done, chosen_tables, do_for_each
+from lakeward.cli.chosen_tables import METAVAR, TableAnswer, chosen_tables, do_for_each
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.open_plugins import opened_source
 from lakeward.cli.serving import find_services
@@ -27,7 +27,7 @@ def tier_now(invocation: Invocation, *, table: str) -> int:
     services = find_services(loaded)
     with opened_source(loaded) as source:
 
-        def do(path: TablePath) -> Done:
+        def do(path: TablePath) -> TableAnswer:
             if table_rules(loaded, path).settings.mode == MIRROR:
                 message = (
                     f"{path} is mirrored: the service schedules it by its freshness, and no other process can change "
@@ -43,6 +43,6 @@ def tier_now(invocation: Invocation, *, table: str) -> int:
                 raise SourceError(message)
             running = services.of(path).seen.running
             found = "is tiered next" if running else "is due; no service reports that it runs, one that starts tiers it"
-            return Done({"table": str(path), "due": True, "running": running}, f"{path} {found}.")
+            return TableAnswer({"table": str(path), "due": True, "running": running}, f"{path} {found}.")
 
         return do_for_each(invocation, table, chosen_tables(loaded, source, table), do)
