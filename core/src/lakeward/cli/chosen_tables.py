@@ -7,19 +7,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from lakeward.cli.open_plugins import all_configured
 from lakeward.config.tables import table_rules
 from lakeward.errors import EXIT_FAILED, LakewardError, UsageError
-from lakeward.model.patterns import matches
+from lakeward.model.patterns import has_wildcards, matches
 from lakeward.model.tables import TablePath
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from lakeward.cli.invocation import Invocation
     from lakeward.config.loaded import Loaded
+    from lakeward.model.tables import TableSpec
     from lakeward.ports import Source
-
-METAVAR = "DB.TABLE"
-"""Of an argument that may be a pattern as well."""
-_WILDCARDS = frozenset("*?[")
 
 
 class TableAnswer(NamedTuple):
@@ -28,11 +25,6 @@ class TableAnswer(NamedTuple):
     document: dict[str, object]
     message: str
     code: int = 0
-
-
-def means_one(text: str) -> bool:
-    """Return whether an argument is the name of one table."""
-    return not _WILDCARDS.intersection(text)
 
 
 def chosen_tables(loaded: Loaded, source: Source, text: str, others: Iterable[TablePath] = ()) -> tuple[TablePath, ...]:
@@ -46,13 +38,25 @@ def chosen_tables(loaded: Loaded, source: Source, text: str, others: Iterable[Ta
         UsageError: no table matches, or it is of another form.
     """
     path = TablePath.parse(text)
-    if means_one(text):
+    if not has_wildcards(text):
         return (path,)
-    there = {table.path for table in all_configured(loaded, source)}
-    included = {path for path in there if table_rules(loaded, path).settings.include}
-    found = sorted((path for path in included | {*others} if matches(text, path)), key=str)
+    return matching(text, [table.path for table in included_tables(loaded, source)], others)
+
+
+def included_tables(loaded: Loaded, source: Source) -> list[TableSpec]:
+    """Return all tables that are not excluded, as the configuration has them; raises as `Source.tables`."""
+    return [table for table in all_configured(loaded, source) if table_rules(loaded, table.path).settings.include]
+
+
+def matching(text: str, paths: Collection[TablePath], others: Iterable[TablePath] = ()) -> tuple[TablePath, ...]:
+    """Return those of the source's tables, and of others, that a pattern matches, in the order of their names.
+
+    Raises:
+        UsageError: there is none.
+    """
+    found = sorted((path for path in {*paths, *others} if matches(text, path)), key=str)
     if not found:
-        message = f"{text}: no table of the source matches; it has {len(included)} that are tiered"
+        message = f"{text}: no table of the source matches; it has {len(paths)} that are tiered"
         raise UsageError(message)
     return tuple(found)
 
@@ -67,7 +71,7 @@ def do_for_each(
     Raises:
         LakewardError: the one table that was named cannot be done.
     """
-    if means_one(text):
+    if not has_wildcards(text):
         done = do(paths[0])
         invocation.output.show(done.document, done.message)
         return done.code

@@ -11,6 +11,7 @@ import click
 
 from lakeward.cli.output import Output
 from lakeward.errors import UsageError
+from lakeward.model.durations import AS_TEXT, EXPECTED, parse_duration
 from lakeward.model.secrets import SecretTexts
 
 if TYPE_CHECKING:
@@ -76,6 +77,19 @@ def take_key(key: str) -> Callable[[click.Context, click.Parameter, object], Non
             _invocation(context).flags[key] = str(value)
 
     return take
+
+
+def take_duration(_: click.Context, option: click.Parameter, text: str | None) -> float | None:
+    """Be the callback of an option that is a time, such as `10m`; its value is seconds.
+
+    Raises:
+        UsageError: it is no time.
+    """
+    found = None if text is None else parse_duration(text)
+    if text is not None and found is None:
+        message = f"{option.opts[0]}: expected {EXPECTED}, {AS_TEXT}, found {text!r}"
+        raise UsageError(message)
+    return found
 
 
 def _invocation(context: click.Context) -> Invocation:

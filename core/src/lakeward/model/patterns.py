@@ -11,6 +11,11 @@ if TYPE_CHECKING:
 _WILDCARDS = frozenset("*?[]")
 
 
+def has_wildcards(text: str) -> bool:
+    """Return whether a text is more than the name of one table."""
+    return not _WILDCARDS.isdisjoint(text)
+
+
 def is_pattern(text: str) -> bool:
     """Return whether a text has the form `DATABASE.TABLE`, each a name or a pattern."""
     database, dot, table = text.partition(".")

@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import structs
 
-from lakeward.cli.chosen_tables import METAVAR
-from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
+from lakeward.cli.invocation import Invocation, pass_invocation, take_duration, with_common_options
 from lakeward.cli.open_plugins import open_history
 from lakeward.cli.output import Columns
 from lakeward.cli.service_line import see_service
 from lakeward.clock import SystemClock
-from lakeward.errors import UsageError
-from lakeward.model.durations import AS_TEXT, EXPECTED, parse_duration
 from lakeward.model.patterns import matches
 from lakeward.model.tables import TablePath
 from lakeward.observe.format import count, date_time, promise, seconds, size
@@ -35,21 +32,13 @@ _FAILED = frozenset({"failed", "fenced"})
 _SEQUENTIAL = ("enumerate", "lease", "launch", "job", "commit")
 
 
-def _age_s(_: click.Context, option: click.Parameter, text: str | None) -> float | None:
-    found = None if text is None else parse_duration(text)
-    if text is not None and found is None:
-        message = f"{option.opts[0]}: expected {EXPECTED}, {AS_TEXT}, found {text!r}"
-        raise UsageError(message)
-    return found
-
-
 @click.command("list")
-@click.argument("table", metavar=f"[{METAVAR}]", required=False)
+@click.argument("table", metavar="[DB.TABLE]", required=False)
 @click.option("--failed", is_flag=True, help="Only rounds that failed, or of which splits fail now.")
 @click.option(
     "--since",
     metavar="TIME",
-    callback=_age_s,
+    callback=take_duration,
     help="Only rounds that ended, or run, in the last 90s, 10m, 2h, 3d.",
 )
 @click.option(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakeward.cli.chosen_tables import METAVAR, TableAnswer, chosen_tables, do_for_each
+from lakeward.cli.chosen_tables import TableAnswer, chosen_tables, do_for_each
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.open_plugins import configured_table, open_records, opened_lake, opened_source
 from lakeward.clock import SystemClock
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @click.command("accept")
-@click.argument("table", metavar=METAVAR)
+@click.argument("table", metavar="DB.TABLE")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option(
     "--offsets",

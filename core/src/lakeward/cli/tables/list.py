@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import structs
 
-from lakeward.cli.chosen_tables import METAVAR, chosen_tables, means_one
+from lakeward.cli.chosen_tables import included_tables, matching
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.layouts import table_layouts
-from lakeward.cli.open_plugins import all_configured, configured_table, open_records, opened_lake, opened_source
+from lakeward.cli.open_plugins import configured_table, open_records, opened_lake, opened_source
 from lakeward.cli.output import Columns
 from lakeward.cli.serving import find_services
 from lakeward.clock import SystemClock
 from lakeward.config.tables import excluded, table_rules
 from lakeward.errors import LakewardError
+from lakeward.model.patterns import has_wildcards
 from lakeward.model.tables import TablePath
 from lakeward.observe.condition import OK, STATUSES
 from lakeward.observe.control import read_control
@@ -46,7 +47,7 @@ IMPOSSIBLE = "impossible"
 
 
 @click.command("list")
-@click.argument("table", metavar=f"[{METAVAR}]", required=False)
+@click.argument("table", metavar="[DB.TABLE]", required=False)
 @click.option(
     "--status",
     "statuses",
@@ -178,13 +179,13 @@ def _look(loaded: Loaded, services: Services, now_ms: int, text: str | None) -> 
 
 def _tables(loaded: Loaded, source: Source, text: str | None) -> Sequence[TableSpec]:
     """Return all tables that are tiered, those that a pattern matches, or the one that is named."""
-    if text is not None and means_one(text):
-        (path,) = chosen_tables(loaded, source, text)
+    if text is not None and not has_wildcards(text):
+        path = TablePath.parse(text)
         if not table_rules(loaded, path).settings.include:
             raise excluded(path)
         return [configured_table(loaded, source, path)]
-    chosen = None if text is None else chosen_tables(loaded, source, text)
-    every = [table for table in all_configured(loaded, source) if table_rules(loaded, table.path).settings.include]
+    every = included_tables(loaded, source)
+    chosen = None if text is None else matching(text, [table.path for table in every])
     return every if chosen is None else [table for table in every if table.path in chosen]
 
 

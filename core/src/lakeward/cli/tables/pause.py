@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakeward.cli.chosen_tables import METAVAR, TableAnswer, chosen_tables, do_for_each, means_one
+from lakeward.cli.chosen_tables import TableAnswer, chosen_tables, do_for_each
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.open_plugins import opened_source
 from lakeward.cli.serving import find_services
+from lakeward.model.patterns import has_wildcards
 from lakeward.model.tables import TablePath
 from lakeward.observe import control
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @click.command("pause")
-@click.argument("table", metavar=METAVAR)
+@click.argument("table", metavar="DB.TABLE")
 @with_common_options
 @pass_invocation
 def pause(invocation: Invocation, *, table: str) -> int:
@@ -43,13 +44,13 @@ def pause(invocation: Invocation, *, table: str) -> int:
 
     with opened_source(loaded) as source:
         paths = chosen_tables(loaded, source, table)
-        if means_one(table):
+        if not has_wildcards(table):
             source.table(paths[0])
     return do_for_each(invocation, table, paths, do)
 
 
 @click.command("resume")
-@click.argument("table", metavar=METAVAR)
+@click.argument("table", metavar="DB.TABLE")
 @with_common_options
 @pass_invocation
 def resume(invocation: Invocation, *, table: str) -> int:
@@ -77,7 +78,7 @@ def resume(invocation: Invocation, *, table: str) -> int:
 
 def _resumable(loaded: Loaded, services: Services, text: str) -> tuple[TablePath, ...]:
     """Return the tables that an argument means. One may be paused though the source no longer has it."""
-    if means_one(text):
+    if not has_wildcards(text):
         return (TablePath.parse(text),)
     with opened_source(loaded) as source:
         return chosen_tables(loaded, source, text, _paused(loaded, services))

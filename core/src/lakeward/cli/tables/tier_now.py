@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from lakeward.cli.chosen_tables import METAVAR, TableAnswer, chosen_tables, do_for_each
+from lakeward.cli.chosen_tables import TableAnswer, chosen_tables, do_for_each
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.open_plugins import opened_source
 from lakeward.cli.serving import find_services
@@ -15,7 +15,7 @@ from lakeward.model.tables import TablePath
 
 
 @click.command("tier-now")
-@click.argument("table", metavar=METAVAR)
+@click.argument("table", metavar="DB.TABLE")
 @with_common_options
 @pass_invocation
 def tier_now(invocation: Invocation, *, table: str) -> int:

@@ -12,17 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakeward.cli.chosen_tables import METAVAR, chosen_tables, means_one
-from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
+from lakeward.cli.chosen_tables import chosen_tables
+from lakeward.cli.invocation import Invocation, pass_invocation, take_duration, with_common_options
 from lakeward.cli.open_plugins import configured_table, open_records, opened_lake, opened_source
 from lakeward.clock import SystemClock
 from lakeward.errors import LakeError, LakeTableGoneError, LakewardError, OffsetsWentBackError, UsageError
 from lakeward.hooks.discovery import load
 from lakeward.hooks.plugins import SOURCE_GROUP
 from lakeward.local_files import is_local
-from lakeward.model.durations import AS_TEXT as DURATION_TEXT
-from lakeward.model.durations import EXPECTED as DURATION
-from lakeward.model.durations import parse_duration
+from lakeward.model.patterns import has_wildcards
 from lakeward.model.sizes import AS_TEXT, EXPECTED, parse_size
 from lakeward.observe.files import service_folder
 from lakeward.observe.format import seconds
@@ -45,7 +43,7 @@ _FOLDER = "verify"
 
 
 @click.command("verify")
-@click.argument("table", metavar=METAVAR)
+@click.argument("table", metavar="DB.TABLE")
 @click.option("--available", is_flag=True, help="Compare what the source still has, and leave out the rest.")
 @click.option(
     "--most", type=click.IntRange(min=0), default=10, show_default=True, help="Differences that are shown, at most."
@@ -59,11 +57,23 @@ _FOLDER = "verify"
     metavar="N",
     help="Compare what the lake says of its data files with N of them.  [default: all]",
 )
-@click.option("--limit", metavar="TIME", help="Compare nothing more after 90s, 10m, 2h.  [default: no limit]")
+@click.option(
+    "--limit",
+    metavar="TIME",
+    callback=take_duration,
+    help="Compare nothing more after 90s, 10m, 2h.  [default: no limit]",
+)
 @with_common_options
 @pass_invocation
 def verify(
-    invocation: Invocation, *, table: str, available: bool, most: int, memory: str, files: int | None, limit: str | None
+    invocation: Invocation,
+    *,
+    table: str,
+    available: bool,
+    most: int,
+    memory: str,
+    files: int | None,
+    limit: float | None,
 ) -> int:
     """Compare DB.TABLE in the lake with the source, row by row, up to the offsets that the lake has.
 
@@ -82,9 +92,9 @@ def verify(
     it is 1 where any is not equal.
     """
     loaded = invocation.load()
-    memory_bytes, limit_s = _memory_bytes(memory), _limit_s(limit)
+    memory_bytes = _memory_bytes(memory)
     with opened_source(loaded) as source, opened_lake(loaded) as lake, _spill_folder(loaded) as folder:
-        options = VerifyOptions(folder, available, most, memory_bytes, files, _watch(limit_s))
+        options = VerifyOptions(folder, available, most, memory_bytes, files, _watch(limit))
 
         def compare(path: TablePath) -> Verified:
             sides = _sides(loaded, source, lake, configured_table(loaded, source, path))
@@ -92,7 +102,7 @@ def verify(
                 return verified(str(path), sides, replace(options, folder=Path(own)))
 
         paths = chosen_tables(loaded, source, table)
-        if means_one(table):
+        if not has_wildcards(table):
             only = compare(paths[0])
             invocation.output.show(only.document, *only.lines)
             return only.code
@@ -107,14 +117,6 @@ def _tried(path: TablePath, compare: Callable[[TablePath], Verified]) -> Verifie
         return compare(path)
     except LakewardError as error:
         return failed(str(path), error)
-
-
-def _limit_s(text: str | None) -> float | None:
-    found = None if text is None else parse_duration(text)
-    if text is not None and found is None:
-        message = f"--limit: expected {DURATION}, {DURATION_TEXT}, found {text!r}"
-        raise UsageError(message)
-    return found
 
 
 def _watch(limit_s: float | None) -> Callable[[], None]:
