@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from lakeward.arrow_alone import use_arrow_alone
 from lakeward.cli.groups import Lazy, command_group
-from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
+from lakeward.cli.invocation import Invocation, pass_invocation, take_duration, with_common_options
 from lakeward.cli.output import Columns
 from lakeward.observe.format import count, seconds
 
@@ -19,6 +19,7 @@ __all__ = [
     "count",
     "pass_invocation",
     "seconds",
+    "take_duration",
     "use_arrow_alone",
     "with_common_options",
 ]

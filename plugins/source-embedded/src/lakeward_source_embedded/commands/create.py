@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakeward.cli.extend import Invocation, pass_invocation, with_common_options
+from lakeward.cli.extend import Invocation, pass_invocation, take_duration, with_common_options
 from lakeward.errors import UsageError
-from lakeward.model.durations import AS_TEXT, EXPECTED, parse_duration
 from lakeward.model.tables import TablePath
 from lakeward_source_embedded.columns import parse_columns
 from lakeward_source_embedded.commands.like import columns_like
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 @click.option("--buckets", type=click.IntRange(min=1), default=1, show_default=True, help="Of each partition.")
 @click.option(
     "--freshness",
+    callback=take_duration,
     metavar="TIME",
     default=f"{DEFAULT_FRESHNESS_S}s",
     show_default=True,
@@ -57,7 +57,7 @@ def create(
     partition_by: str | None,
     bucket_key: str | None,
     buckets: int,
-    freshness: str,
+    freshness: float,
     properties: tuple[str, ...],
     store: Path | None,
 ) -> None:
@@ -77,7 +77,7 @@ def create(
             partition_keys=_names(partition_by),
             bucket_key=None if bucket_key is None else _names(bucket_key),
             buckets=buckets,
-            freshness_s=_seconds(freshness),
+            freshness_s=freshness,
             properties=dict(_pairs(properties)),
         )
         document = {"table": str(path), "table_id": spec.table_id, "store": str(opened.root), "columns": schema.names}
@@ -95,14 +95,6 @@ def _schema(columns: str | None, keys: tuple[str, ...], like: Path | None, chang
 
 def _names(text: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in (text or "").split(",") if name.strip())
-
-
-def _seconds(text: str) -> float:
-    seconds = parse_duration(text)
-    if seconds is None:
-        message = f"--freshness: expected {EXPECTED}, {AS_TEXT}, found {text!r}"
-        raise UsageError(message)
-    return seconds
 
 
 def _pairs(texts: Iterable[str]) -> Iterable[tuple[str, str]]:
