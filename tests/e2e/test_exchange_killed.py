@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
@@ -62,12 +61,12 @@ def test_killed_workers_cost_no_row_and_the_round_goes_on_as_a_whole(world: Worl
     assert service.alive
 
 
-def has_checkpoint(world: World, log: LogTable, keyed: KeyTable, look: int) -> bool:
-    """Say whether a checkpoint is complete. Load ever more: a slow machine may need a longer round for one."""
+def has_checkpoint(world: World, log: LogTable, keyed: KeyTable) -> bool:
+    """Say whether a checkpoint is complete. Load more once all rounds have ended without one."""
     if world.completed_checkpoints():
         return True
-    if look % 100 == 0:
-        log.load(3000 * (look // 100))
+    if world.same(log, keyed):
+        log.load(6000)
         keyed.load()
     return False
 
@@ -79,8 +78,7 @@ def test_a_killed_service_goes_on_from_its_checkpoint(world: World, killed: str)
     layouts = {"events": LAYOUT, "orders": f'{LAYOUT}\ncommit_every = "1s"'}
     config = world.configure(tables=layouts, master="local[4]", checkpoint_keys=OFTEN)
     service = world.start(config)
-    looks = count(1)
-    wait_until(lambda: has_checkpoint(world, log, keyed, next(looks)), "a completed checkpoint")
+    wait_until(lambda: has_checkpoint(world, log, keyed), "a completed checkpoint")
     if killed == "driver":
         service.send(signal.SIGKILL)
     else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import threading
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -260,11 +259,19 @@ def _wire() -> PbTablePath:
 
 
 def _until(happened: Callable[[], bool], what: str) -> None:
-    """Wait, whatever a server that is just starting answers meanwhile."""
+    """Wait, whatever a server that is just starting answers meanwhile; if in vain, tell its last answer."""
+    answers: list[object] = []
 
     def has_happened() -> bool:
-        with suppress(LakewardError):
-            return happened()
-        return False
+        try:
+            answers[:] = [happened()]
+        except LakewardError as error:
+            answers[:] = [error]
+            return False
+        return bool(answers[0])
 
-    wait_until(has_happened, what)
+    try:
+        wait_until(has_happened, what)
+    except AssertionError as error:
+        error.add_note(f"the last answer: {answers}")
+        raise

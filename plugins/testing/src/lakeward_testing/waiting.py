@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-LIMIT_S = 180.0
+LIMIT_S = 300.0
 """Seconds after which what a test waits for never comes. It ends what hangs: a slow machine stays below it."""
 _TURN_S = 0.02
 
