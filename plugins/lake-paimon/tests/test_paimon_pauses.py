@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from lakeward.errors import CorruptFileError, OutcomeUnknownError
+from lakeward.errors import CorruptFileError, FencedError, OutcomeUnknownError
 from lakeward.model.results import CommitOutcome
 from lakeward_lake_paimon.local_storage import LocalStorage, PinnedFolder
+from lakeward_paimon_kit.others import Other
 from lakeward_testing.clock import FakeClock
 from lakeward_testing.lake_tables import (
     COLUMNS,
@@ -111,6 +112,18 @@ def test_a_stamp_whose_number_was_expired_while_it_slept_is_in_no_table(
     with pytest.raises(OutcomeUnknownError, match="snapshot 4 was expired"):
         world.lake.stamp(PATH, incarnation(1500))
     assert world.ids() == [7]
+    assert head_of(world.lake).stamp == incarnation(2000)
+
+
+def test_a_stamp_that_is_written_down_late_does_not_outlive_that_of_a_later_start(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pause(monkeypatch, PinnedFolder, "replace", lambda name: name.startswith("stamp-"), world.go_on)
+    with pytest.raises(FencedError):
+        world.lake.stamp(PATH, incarnation(1500))
+    Other(world.folder).commit("COMPACT")
+    for number in world.ids()[:-1]:
+        (world.folder / "snapshot" / f"snapshot-{number}").unlink()
     assert head_of(world.lake).stamp == incarnation(2000)
 
 

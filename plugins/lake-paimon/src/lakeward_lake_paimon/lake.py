@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import uuid
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from lakeward.errors import (
     CommitConflictError,
@@ -28,7 +29,7 @@ from lakeward_lake_paimon.offsets import carries_offsets
 from lakeward_lake_paimon.open_catalog import open_catalog
 from lakeward_lake_paimon.read_rows import snapshot_rows
 from lakeward_lake_paimon.snapshots import Snapshots, create_snapshot
-from lakeward_lake_paimon.table import hold, keep_copy, keep_newest, keep_stamp
+from lakeward_lake_paimon.table import Table, hold, keep_copy, keep_newest, keep_stamp
 from lakeward_lake_paimon.table_schema import new_schema
 from lakeward_lake_paimon.tables import Warehouse
 from lakeward_lake_paimon.task import WriterTask, pack_task
@@ -36,7 +37,7 @@ from lakeward_lake_paimon.tidy import stamp_label
 from lakeward_lake_paimon.upkeep import check_upkeep_fence, compaction_change, plan_compaction
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -47,9 +48,10 @@ if TYPE_CHECKING:
     from lakeward.ports import CheckResult, Clock, FileDifference, ServerLake
     from lakeward_lake_paimon.commit import Change
     from lakeward_lake_paimon.options import PaimonOptions
-    from lakeward_lake_paimon.table import HeldTable, Table
+    from lakeward_lake_paimon.table import HeldTable
 
 _TRIES = 50
+T = TypeVar("T")
 
 
 class PaimonLake:
@@ -72,12 +74,12 @@ class PaimonLake:
 
     def open_table(self, table: TableSpec, incarnation: Incarnation) -> LakeHead:
         """See `lakeward.ports.Lake.open_table`."""
-        return self._warehouse.open(table, incarnation).head()
+        opened = self._warehouse.open(table, incarnation)
+        return self._read(table.path, Table.head, opened) or _gone(table.path)
 
     def head(self, path: TablePath) -> LakeHead | None:
         """See `lakeward.ports.Lake.head`."""
-        table = self._warehouse.load(path)
-        return None if table is None else table.head()
+        return self._read(path, Table.head)
 
     def check_schema(self, table: TableSpec) -> None:
         """See `lakeward.ports.SchemaCheckedLake.check_schema`."""
@@ -110,7 +112,10 @@ class PaimonLake:
                 if found == incarnation:
                     keep_stamp(held, incarnation)
                     keep_newest(held)
-                    return table.head()
+                    head = self._read(path, Table.head, table)
+                    if head is not None and head.stamp == incarnation:
+                        return head
+                    continue
                 if found is not None and found.succeeds(incarnation):
                     message = f"{path}: a later start of this service, {found}, has taken the table over"
                     raise FencedError(message, by=str(found))
@@ -203,16 +208,8 @@ class PaimonLake:
 
     def referenced(self, path: TablePath, files: Collection[str]) -> frozenset[str]:
         """See `lakeward.ports.Lake.referenced`."""
-        for _ in range(_TRIES):
-            table = self._load(path)
-            try:
-                return _referenced(table, files)
-            except CorruptFileError:
-                # What the snapshots need that there were is not known, if they were expired while they were read.
-                if self._snapshots(path).has_all(table.snapshots.ids):
-                    raise
-        message = f"{path}: snapshots were expired while they were read, {_TRIES} times in a row"
-        raise LakeError(message)
+        found = self._read(path, partial(_referenced, named=files))
+        return _gone(path) if found is None else found
 
     def delete(self, files: Collection[str]) -> None:
         """See `lakeward.ports.Lake.delete`."""
@@ -253,12 +250,31 @@ class PaimonLake:
     def _snapshots(self, path: TablePath) -> Snapshots:
         return Snapshots(self._storage, self._warehouse.location(path))
 
+    def _read(self, path: TablePath, read: Callable[[Table], T], first: Table | None = None) -> T | None:
+        """Read something of a table, of what was loaded `first` or is there now; None if there is no table.
+
+        What its snapshots name may be deleted while it is read, as they are expired: then it is read anew.
+
+        Raises:
+            CorruptFileError: something is missing or damaged, and nothing was expired.
+            LakeError: it was expired again and again.
+        """
+        table = first
+        for _ in range(_TRIES):
+            table = table or self._warehouse.load(path)
+            if table is None:
+                return None
+            try:
+                return read(table)
+            except CorruptFileError:
+                if self._snapshots(path).has_all(table.snapshots.ids):
+                    raise
+                table = None
+        message = f"{path}: snapshots were expired while they were read, {_TRIES} times in a row"
+        raise LakeError(message)
+
     def _load(self, path: TablePath) -> Table:
-        table = self._warehouse.load(path)
-        if table is None:
-            message = f"{path}: the lake has no such table"
-            raise TableGoneError(message)
-        return table
+        return self._warehouse.load(path) or _gone(path)
 
     def _load_own(self, path: TablePath, table_id: int) -> Table:
         """Load the lake table of a table id; after a pause, the name may belong to a later table's lake table.
@@ -271,6 +287,11 @@ class PaimonLake:
             message = f"{path}: the lake table belongs to table id {owner}, expected {table_id}"
             raise TableGoneError(message)
         return table
+
+
+def _gone(path: TablePath) -> NoReturn:
+    message = f"{path}: the lake has no such table"
+    raise TableGoneError(message)
 
 
 def _referenced(table: Table, named: Collection[str]) -> frozenset[str]:

@@ -2,8 +2,8 @@
 
 Beside Paimon's own folders a table has the folder `_lakeward`: `table.json` says which table of the source it belongs
 to; `commit-N` is a copy of the newest commit of ours, which shows a table that was rolled back, and outlives an expiry
-by another program; `stamp` says which start has the table, and outlives one, too; `offsets-*` are offsets that are too
-long for a snapshot.
+by another program; `stamp-INCARNATION` says in which snapshot a start took the table, and outlives one, too;
+`offsets-*` are offsets that are too long for a snapshot.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from lakeward.errors import (
     OutcomeUnknownError,
     RolledBackError,
     TableGoneError,
-    UsageError,
 )
 from lakeward.model.identity import Incarnation
 from lakeward.model.lake_offsets import OFFSETS_FILE
@@ -42,7 +41,7 @@ from lakeward_lake_paimon.snapshots import (
 from lakeward_lake_paimon.table_schema import newest_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from lakeward.model.identity import RoundId
     from lakeward.model.results import OffsetCommit
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
 
 OWN_FOLDER = "_lakeward"
 _COPY = re.compile(r"commit-(\d+)")
-_STAMP = "stamp"
+_STAMP = re.compile(r"stamp-([^-]+-\d+-[0-9a-f]{16})")
 _TRIES = 20
 
 
@@ -115,9 +114,30 @@ def copy_path(location: str, number: int) -> str:
     return f"{location}/{OWN_FOLDER}/commit-{number}"
 
 
-def stamp_path(location: str) -> str:
-    """Return the path of the file that says whose stamp is on a table."""
-    return f"{location}/{OWN_FOLDER}/{_STAMP}"
+def kept_stamps(storage: Storage, location: str) -> dict[Incarnation, int]:
+    """Return the snapshots in which starts took a table, as they wrote them down.
+
+    Raises:
+        CorruptFileError: what one wrote is damaged.
+    """
+    folder = f"{location}/{OWN_FOLDER}"
+    kept: dict[Incarnation, int] = {}
+    for name in storage.names(folder):
+        named = _STAMP.fullmatch(name)
+        data = None if named is None else storage.read(f"{folder}/{name}")
+        if named is None or data is None:
+            continue
+        if not data.isdigit():
+            path = f"{folder}/{name}"
+            raise CorruptFileError(path, "the number of a snapshot", repr(data[:50]))
+        kept[Incarnation.parse(named[1])] = int(data)
+    return kept
+
+
+def newest_stamp(kept: Mapping[Incarnation, int]) -> Incarnation | None:
+    """Return who was the last to take a table; a start that slept may have written that down after a later one did."""
+    last = (one for one in kept if not any(other.succeeds(one) for other in kept))
+    return max(last, key=kept.__getitem__, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +200,9 @@ class Table:
         found = next((found for found in map(incarnation_of, self.ours) if found is not None), None)
         if found is not None:
             return found
-        number, kept = _kept_stamp(self.storage.read(stamp_path(self.location)), self)
-        return kept if number < self.snapshots.oldest_id else None
+        kept = kept_stamps(self.storage, self.location)
+        newest = newest_stamp(kept)
+        return newest if newest is not None and kept[newest] < self.snapshots.oldest_id else None
 
     def newest_commit(self) -> Snapshot | None:
         """Return the newest snapshot that carries offsets, which may be a copy of one that was expired.
@@ -335,27 +356,32 @@ def hold(storage: Storage, location: str, path: TablePath) -> Iterator[HeldTable
 
 
 def keep_stamp(held: HeldTable, incarnation: Incarnation) -> None:
-    """Write down whose stamp is on the table: it outlives an expiry of the snapshot by another program.
+    """Write down in which snapshot a start took the table: it outlives an expiry of that one by another program.
+
+    Each start has a file of its own: one that sleeps here cannot put its name in the place of a later one's.
 
     Raises:
         StorageError: the disk refused.
     """
     table = held.table
-    _, kept = _kept_stamp(held.own.read(_STAMP), table)
     newest = next((one for one in table.ours if incarnation_of(one) == incarnation), None)
-    if newest is not None and kept != incarnation and not (kept is not None and kept.succeeds(incarnation)):
-        held.own.replace(_STAMP, f"{newest.id} {incarnation}".encode())
+    if newest is None:
+        return
+    if incarnation not in kept_stamps(table.storage, table.location):
+        held.own.replace(f"stamp-{incarnation}", str(newest.id).encode())
 
 
-def _kept_stamp(data: bytes | None, table: Table) -> tuple[int, Incarnation | None]:
-    """Return the snapshot whose stamp was written down, and the stamp."""
-    if data is None:
-        return 0, None
-    try:
-        number, _, text = data.decode().partition(" ")
-        return int(number), Incarnation.parse(text)
-    except (UsageError, ValueError) as damaged:
-        raise CorruptFileError(stamp_path(table.location), "a number and an incarnation", str(damaged)) from damaged
+def delete_older_stamps(held: HeldTable) -> None:
+    """Delete what all starts but the last one have written of their stamps.
+
+    Raises:
+        StorageError: the disk refused.
+    """
+    kept = kept_stamps(held.table.storage, held.table.location)
+    newest = newest_stamp(kept)
+    for one in kept:
+        if one != newest:
+            held.own.delete(f"stamp-{one}")
 
 
 def keep_newest(held: HeldTable) -> None:

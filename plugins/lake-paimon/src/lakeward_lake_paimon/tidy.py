@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from lakeward.model.identity import Incarnation
 from lakeward_lake_paimon.files import kept_apart, metadata_of
 from lakeward_lake_paimon.storage import is_leftover
-from lakeward_lake_paimon.table import OWN_FOLDER, delete_older_copies
+from lakeward_lake_paimon.table import OWN_FOLDER, delete_older_copies, delete_older_stamps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,6 +43,7 @@ def tidy(held: HeldTable) -> None:
             if any(is_leftover(name, tag) for tag in _TAGS):
                 table.storage.delete(f"{table.location}/{folder}/{name}")
     delete_older_copies(held)
+    delete_older_stamps(held)
 
 
 def _delete_stamps(table: Table, stamp: Incarnation) -> None:

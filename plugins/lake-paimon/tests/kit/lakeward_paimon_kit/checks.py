@@ -110,7 +110,7 @@ class Checker:
     def orphans(self, folder: Path) -> set[str]:
         """Return the files of a table that nothing needs, as paths within its folder."""
         listing = Listing(folder)
-        needed = {"table.json", "stamp", "LATEST", "EARLIEST"}
+        needed = {"table.json", "LATEST", "EARLIEST"} | _newest_stamp(listing.paths)
         for data in self._retained(listing):
             snapshot = self._shelf.snapshot(listing, data)
             needed |= snapshot.names
@@ -306,6 +306,11 @@ class Checker:
 
 
 _KEPT = re.compile(r"schema/schema-\d+|snapshot/snapshot-\d+|tag/tag-.+")
+
+
+def _newest_stamp(names: Iterable[str]) -> set[str]:
+    stamps = [name for name in names if name.startswith("stamp-")]
+    return set(sorted(stamps, key=lambda name: Incarnation.parse(name.removeprefix("stamp-")).started_ms)[-1:])
 
 
 def _changes(source: SourceTable, before: Offsets, after: Offsets) -> dict[tuple[int, str], list[tuple[Row, int]]]:
