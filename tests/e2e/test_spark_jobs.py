@@ -13,6 +13,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+import pyspark
 import pytest
 
 from lakeward.model.jobs import JobSpec, UpkeepJob, UpkeepJobEnd
@@ -235,3 +236,8 @@ def test_both_ways_to_run_a_job_give_each_task_its_number(spark: SparkHandle, wa
     assert sorted(found) == ["0-0", "1-0", "2-0"]
     together = partial(run_as_rdd, session.sparkContext) if way == "rdd" else partial(run_as_query, session)
     assert sorted(together(SUBTASKS, work, barrier=True)) == ["0-0", "1-0"]
+
+
+def test_workers_have_the_drivers_pyspark_and_not_the_one_of_a_zip(spark: SparkHandle) -> None:
+    found = spark.session.sparkContext.parallelize([0], 1).map(lambda _: __import__("pyspark").__file__).collect()
+    assert found == [pyspark.__file__]

@@ -14,13 +14,15 @@ import structlog
 from pyspark.sql import SparkSession
 
 from lakeward.errors import SparkError
+from lakeward.spark.arguments import forget_numpy
 from lakeward.spark.authentication import authentication_check, local_options
 from lakeward.spark.class_archive import archive_options
 from lakeward.spark.connecting import limited_connecting
 from lakeward.spark.java import JavaHome, find_java, launcher_home
-from lakeward.spark.python import chosen_pythons
+from lakeward.spark.python import WORKER, chosen_pythons
 from lakeward.spark.quiet import quiet_accumulators, quiet_options
 from lakeward.spark.reason import reason_of
+from lakeward.spark.worker_daemon import daemon_options
 
 if TYPE_CHECKING:
     from lakeward.model.settings import SparkSettings
@@ -151,12 +153,16 @@ def start_session(
     java = find_java()
     if java.passed_over:
         _log.warning("another Java is used than the first one found", java=str(java))
+    pythons = chosen_pythons(settings.conf, os.environ)
     options = spark_options(settings, directory)
+    if is_local_master(settings.master):
+        options = daemon_options(pythons[WORKER], os.environ) | options
     if settings.class_archive and _JAVA_OPTIONS not in settings.conf:
         options[_JAVA_OPTIONS] += f" {archive_options(Path(settings.class_archive), java)}"
+    forget_numpy()
     launcher = launcher_home(java)
     os.environ["JAVA_HOME"] = launcher.name
-    os.environ.update(chosen_pythons(settings.conf, os.environ))
+    os.environ.update(pythons)
     builder = SparkSession.builder.master(retrying_master(settings.master, rounds)).appName(f"lakeward {service}")
     for key, value in options.items():
         builder = builder.config(key, value)

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from pyspark import daemon
+from lakeward.spark.worker_daemon import prepare
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Callable
 
-_work = daemon.worker
+    Work = Callable[[socket.socket, bool], int]
 
 
-def worker(sock: socket.socket, authenticated: bool) -> int:
+def worker(work: Work, sock: socket.socket, authenticated: bool) -> int:
     """As Spark's, in a process that has just been forked: only there anything may be imported that starts threads."""
     from lakeward_faulty.exchange import watch_subtasks  # noqa: PLC0415
 
     watch_subtasks()
-    return int(_work(sock, authenticated))
+    return int(work(sock, authenticated))
+
+
+def serve(worker: Callable[[Work, socket.socket, bool], int]) -> None:
+    """Fork workers as Spark's daemon does; each begins in `worker`, which is given what Spark's own would run."""
+    prepare()
+    daemon = import_module("pyspark.daemon")
+    daemon.worker = partial(worker, daemon.worker)
+    daemon.manager()
 
 
 if __name__ == "__main__":
-    daemon.worker = worker
-    daemon.manager()
+    serve(worker)

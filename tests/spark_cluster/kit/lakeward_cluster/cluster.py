@@ -28,9 +28,11 @@ _MASTER_URL = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED = "Successfully registered with driver"
 _JOINED = "Successfully registered with master"
 _START_S = 90.0
+JAVA_OPTIONS = os.environ.get("SPARK_SUBMIT_OPTS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+"""Of each Java of a cluster: as tox has them for the drivers."""
 _DAEMON = {
     "SPARK_DAEMON_MEMORY": "256m",
-    "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
     "SPARK_NO_DAEMONIZE": "1",
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakeward_cluster.cluster import HOST, SparkCluster
+from lakeward_cluster.cluster import HOST, JAVA_OPTIONS, SparkCluster
 from lakeward_e2e.warehouse import Warehouse
 from lakeward_e2e.world import World
 from lakeward_source_embedded.store import EmbeddedStore
@@ -18,7 +18,8 @@ _CONF = {
     "spark.driver.host": HOST,
     "spark.driver.bindAddress": HOST,
     "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.executor.extraJavaOptions": JAVA_OPTIONS,
+    "spark.python.daemon.module": "lakeward.spark.worker_daemon",
 }
 _KIT = Path(__file__).resolve().parents[1]
 _SPILLS = {"spark.python.daemon.module": "lakeward_cluster.daemon"}
