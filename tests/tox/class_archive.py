@@ -13,6 +13,7 @@ import sys
 import tempfile
 from importlib.metadata import distribution
 from pathlib import Path
+from typing import Any
 
 from lakeward.errors import JavaError
 from lakeward.model.settings import SparkSettings
@@ -38,7 +39,7 @@ def write(archive: Path, folder: Path) -> None:
     handle = start_session(SparkSettings(master="local[2]", class_archive=str(folder)), "archive", 1, folder)
     context = handle.session.sparkContext
     run_as_rdd(context, 2, first_word, barrier=True)
-    gateway = context._gateway
+    gateway: Any = context._gateway
     handle.stop()
     gateway.shutdown()
     gateway.proc.stdin.close()

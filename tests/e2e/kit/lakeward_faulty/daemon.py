@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakeward.spark.worker_daemon import prepare
 
@@ -26,7 +26,7 @@ def worker(work: Work, sock: socket.socket, authenticated: bool) -> int:
 def serve(worker: Callable[[Work, socket.socket, bool], int]) -> None:
     """Fork workers as Spark's daemon does; each begins in `worker`, which is given what Spark's own would run."""
     prepare()
-    daemon = import_module("pyspark.daemon")
+    daemon: Any = import_module("pyspark.daemon")
     daemon.worker = partial(worker, daemon.worker)
     daemon.manager()
 
