@@ -72,7 +72,7 @@ TRANSCRIPTS = {
 }
 """Pages with commands that are shown with their output, and why these are not run."""
 
-SPARK = re.compile(r"lakeward (doctor(?!.*--no-spark)|run --once|verify)")
+SPARK = re.compile(r"lakeward (doctor(?!.*--no-spark)|run --once|verify|query)")
 """Lines for which Spark is started, or a table that was tiered before."""
 
 SERVERS = re.compile(r"s3://|\.example\b|\.internal\b|_cert = ")

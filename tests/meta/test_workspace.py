@@ -87,7 +87,7 @@ def test_each_command_of_a_plugin_is_known_with_the_extra_that_brings_it() -> No
     for project in projects()[1:]:
         for name in read(project / "pyproject.toml")["project"].get("entry-points", {}).get("lakeward.command", {}):
             brought = core["optional-dependencies"][told[name]]
-            assert any(need.startswith(f"lakeward-{project.name}>=") for need in brought)
+            assert any(re.match(rf"lakeward-{project.name}(\[\w+\])?>=", need) for need in brought)
 
 
 def test_every_environment_of_tox_says_what_it_is_for() -> None:

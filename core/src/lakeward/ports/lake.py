@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     import numpy as np
     import pyarrow as pa
@@ -146,6 +146,19 @@ class ReadableLake(Protocol):
 
         Raises:
             LakeError: the snapshot, or a file of it, is gone or cannot be read.
+        """
+        ...
+
+
+@runtime_checkable
+class DescribedLake(Protocol):
+    """What a lake may offer besides `Lake`: how other programs read its tables, for `lakeward query --print`."""
+
+    def reading_lines(self, path: TablePath) -> Mapping[str, str]:
+        """Return, by the name of each program, the line by which it reads a table; no secret is in any.
+
+        Raises:
+            TableGoneError: the lake has no such table.
         """
         ...
 

@@ -38,12 +38,13 @@ from lakeward_lake_iceberg.offsets import (
     TABLE_ID,
 )
 from lakeward_lake_iceberg.read_rows import snapshot_rows
+from lakeward_lake_iceberg.reading_lines import reading_lines
 from lakeward_lake_iceberg.schema import has_system_columns, lake_schema
 from lakeward_lake_iceberg.storage import Storage
 from lakeward_lake_iceberg.task import pack_task
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyiceberg.table import Table
@@ -99,6 +100,10 @@ class IcebergLake:
     def read_rows(self, path: TablePath, snapshot_id: int) -> Iterator[pa.RecordBatch]:
         """See `lakeward.ports.ReadableLake.read_rows`."""
         return snapshot_rows(self._load(path), snapshot_id)
+
+    def reading_lines(self, path: TablePath) -> Mapping[str, str]:
+        """See `lakeward.ports.DescribedLake.reading_lines`."""
+        return reading_lines(path, self._load(path))
 
     def check_files(self, path: TablePath, snapshot_id: int, most: int | None) -> Iterator[FileDifference]:
         """See `lakeward.ports.FileCheckedLake.check_files`."""

@@ -28,6 +28,7 @@ from lakeward_lake_paimon.fitting import missing_fields
 from lakeward_lake_paimon.offsets import carries_offsets
 from lakeward_lake_paimon.open_catalog import open_catalog
 from lakeward_lake_paimon.read_rows import snapshot_rows
+from lakeward_lake_paimon.reading_lines import reading_lines
 from lakeward_lake_paimon.snapshots import Snapshots, create_snapshot
 from lakeward_lake_paimon.table import Table, hold, keep_copy, keep_newest, keep_stamp
 from lakeward_lake_paimon.table_schema import new_schema
@@ -37,7 +38,7 @@ from lakeward_lake_paimon.tidy import stamp_label
 from lakeward_lake_paimon.upkeep import check_upkeep_fence, compaction_change, plan_compaction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -98,6 +99,10 @@ class PaimonLake:
     def read_rows(self, path: TablePath, snapshot_id: int) -> Iterator[pa.RecordBatch]:
         """See `lakeward.ports.ReadableLake.read_rows`."""
         return snapshot_rows(self._storage, self._load(path).location, snapshot_id)
+
+    def reading_lines(self, path: TablePath) -> Mapping[str, str]:
+        """See `lakeward.ports.DescribedLake.reading_lines`."""
+        return reading_lines(path, self._load(path).location, self._options)
 
     def check_files(self, path: TablePath, snapshot_id: int, most: int | None) -> Iterator[FileDifference]:
         """See `lakeward.ports.FileCheckedLake.check_files`."""

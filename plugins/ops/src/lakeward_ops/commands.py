@@ -7,4 +7,5 @@ from lakeward.cli.extend import Lazy
 doctor = Lazy("lakeward_ops.doctor.command", "doctor", "Check what a service needs in order to run.")
 new = Lazy("lakeward_ops.new_plugin.command", "new", "Write a plugin to start from: lease, wrapper, lake or source.")
 plan = Lazy("lakeward_ops.plan.command", "plan", "Show what the next rounds would do, and change nothing.")
+query = Lazy("lakeward_ops.query.command", "query", "Query a lake table by DuckDB, without a catalog.")
 verify = Lazy("lakeward_ops.verify.command", "verify", "Compare a lake table with its source, row by row.")

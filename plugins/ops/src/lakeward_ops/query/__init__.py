@@ -1,0 +1,1 @@
+"""`lakeward query`: a lake table by DuckDB, without a catalog."""
