@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -82,12 +83,14 @@ def test_a_table_that_somebody_compacts_in_the_middle_of_a_round_is_right_afterw
     world.store.drop_table(table.path)
 
 
-def test_a_log_that_was_trimmed_too_early_is_that_tables_error_alone(shared_world: World) -> None:
+def test_a_log_that_was_trimmed_too_early_is_that_tables_error_alone_and_is_told(shared_world: World) -> None:
     """The records between the lake's offset and the log's start are lost: a person has to decide."""
     world = shared_world
+    told = world.root / "told.jsonl"
     trimmed, other = LogTable(world.store, "trimmed", buckets=1), LogTable(world.store, "untouched")
     trimmed.load(300)
-    config = world.configure()
+    program = f'sh -c "cat >> {told}; echo >> {told}"'
+    config = world.configure(observe_keys={"on_status": f"'{program}'"})
     world.serve(config)
     world.until_same(trimmed)
     root = str(world.root / "state")
@@ -99,9 +102,13 @@ def test_a_log_that_was_trimmed_too_early_is_that_tables_error_alone(shared_worl
     wait_until(lambda: world.table_status(trimmed).get("status") == "suspended", "the table to be suspended")
     message = world.table_status(trimmed)["message"]
     assert "expected offset 300, the log starts at 400" in message
+    wait_until(lambda: "suspended" in told.read_text(encoding="utf-8"), "the change to be told")
     other.load()
     world.until_same(other)
     world.serve(config).end()
+    changes = [json.loads(line) for line in told.read_text(encoding="utf-8").splitlines()]
+    (change,) = [one for one in changes if one["status"] == "suspended"]
+    assert (change["table"], change["service"], change["message"]) == ("shop.trimmed", "tier", message)
     other.load()
     service = world.run_once(config, expected=1)
     assert "shop.trimmed did not reach its target" in service.words()

@@ -31,6 +31,7 @@ from lakeward.observe.masking import masked_report, masked_round
 from lakeward.observe.metrics import ServiceMetrics
 from lakeward.observe.presence import show_presence
 from lakeward.observe.progress import ProgressDisplay
+from lakeward.observe.status_changes import StatusChanges, Teller, check_target
 from lakeward.sockets.addresses import bind_address, check_addresses
 from lakeward.sockets.certificates import load_tls
 from lakeward.storage.round_history import HistoryWriter, RoundHistory
@@ -82,6 +83,8 @@ def serve(
         if not progress.shown:  # it says so, too
             log_start(service.name)
         check_addresses(service)
+        if loaded.settings.observe.on_status:
+            check_target(loaded.settings.observe.on_status)
         container.observers()
         load_tls(service, service.host)  # before Spark is waited for
         if is_local(loaded.settings.checkpoint.root):
@@ -187,6 +190,20 @@ def _last_report(settings: Settings) -> ServiceReport | None:
         return None
 
 
+def _on_status(container: Container, settings: Settings, last: ServiceReport | None) -> Callable[[ServiceReport], None]:
+    """Return what takes each report, and tells whoever `observe.on_status` names what has changed."""
+    if not settings.observe.on_status:
+        return lambda _: None
+    changes, teller = StatusChanges(last), Teller(settings.observe.on_status)
+    container.resources().add("status changes", teller.close)
+
+    def update(report: ServiceReport) -> None:
+        for change in changes.of(report):
+            teller.add(change)
+
+    return update
+
+
 def effective_rules(loaded: Loaded, bound: BoundTables, path: TablePath) -> TableSettings:
     """Return the rules of a table as this service goes by: it includes none that another one has bound."""
     return bound.rules(path, table_rules(loaded, path).settings)
@@ -209,12 +226,15 @@ def _options(
     complete_ms = rounds.complete_ms()  # before another thread writes
     history = HistoryWriter(rounds)
     container.resources().add("history", history.close)
-    conditions, events = ConditionTracker(_last_report(settings)), EventLog()
+    last = _last_report(settings)
+    conditions, events = ConditionTracker(last), EventLog()
+    on_status = _on_status(container, settings, last)
     hide = container.secrets().hide
 
     def on_report(report: ServiceReport) -> None:
         report = masked_report(conditions.describe(report, exchange.control().paused), hide)
         events.update(report)
+        on_status(report)
         live.update(report)
         metrics.update(report)
         exchange.publish(report)

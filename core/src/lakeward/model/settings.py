@@ -388,6 +388,14 @@ class ObserveSettings(Options, frozen=True, kw_only=True):
             "and no TLS."
         ),
     ] = "127.0.0.1"
+    on_status: Annotated[
+        str,
+        Meta(
+            description="Who is told of each change of a table's status, by a JSON object: a URL to which it is "
+            "posted, or a program with its arguments, whose standard input it is (no shell runs it). Empty: nobody.",
+            extra={"secret": True},
+        ),
+    ] = ""
     telemetry: Annotated[
         bool,
         Meta(

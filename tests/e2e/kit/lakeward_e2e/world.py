@@ -44,8 +44,10 @@ ui = false
 {spark_keys}
 [observe]
 level = "info"
+{observe_keys}
 {tables}
 """
+_FREE = ("lake_keys", "checkpoint_keys", "spark_keys", "observe_keys")
 _SERVICE = {"poll_s": 0.2, "renew_s": 0.5, "fence_s": 4, "backoff_first_s": 0.2, "stop_timeout_s": 20}
 _LEASE = {"backend": '"fluss"', "wrappers": '["faulty"]', "call_timeout_s": 5}
 _FAULTY_METADATA = "Metadata-Version: 2.1\nName: lakeward-faulty\nVersion: 0.1\n"
@@ -84,10 +86,10 @@ class World:
 
         Args:
             service: the service's name.
-            **sections: `service_keys`, `lake_keys`, `lease_keys`, `checkpoint_keys`, `spark_keys`: TOML keys over the
-                defaults; `source_keys`: in place of the embedded source's; `heartbeat_timeout_s`, `commit_timeout_s`;
-                `master`: where Spark runs; `tables`: the TOML keys of a table's section, by its name in the database
-                `shop`.
+            **sections: `service_keys`, `lake_keys`, `lease_keys`, `checkpoint_keys`, `spark_keys`, `observe_keys`: TOML
+                keys over the defaults; `source_keys`: in place of the embedded source's; `heartbeat_timeout_s`,
+                `commit_timeout_s`; `master`: where Spark runs; `tables`: the TOML keys of a table's section, by its
+                name in the database `shop`.
         """
         timeouts = {"heartbeat_timeout_s": 12, "commit_timeout_s": 4}
         timeouts |= {key: sections[key] for key in timeouts if key in sections}
@@ -100,7 +102,7 @@ class World:
             "source_keys": sections.get("source_keys", embedded),
             "service_keys": _SERVICE | sections.get("service_keys", {}),
             "lease_keys": _LEASE | sections.get("lease_keys", {}),
-            **{name: sections.get(name, {}) for name in ("lake_keys", "checkpoint_keys", "spark_keys")},
+            **{name: sections.get(name, {}) for name in _FREE},
         }
         lines = {name: "\n".join(f"{key} = {value}" for key, value in some.items()) for name, some in keys.items()}
         file = self.root / f"{service}.toml"

@@ -25,6 +25,7 @@ from lakeward.local_files import is_local
 from lakeward.model.secrets import mask_uri
 from lakeward.observe.files import reached_by_others
 from lakeward.observe.format import count
+from lakeward.observe.status_changes import check_target
 from lakeward.serve import writable_root
 from lakeward.sockets.addresses import check_addresses
 from lakeward.sockets.certificates import load_tls
@@ -97,6 +98,8 @@ def _check(loaded: Loaded, *, write: bool) -> tuple[list[Check], list[TableLayou
         "java": lambda: str(find_java()),
         "driver": driver,
     }
+    if settings.observe.on_status:
+        looks["observe.on_status"] = lambda: check_target(settings.observe.on_status)
     try:
         parts = [_look(what, look) for what, look in looks.items()]
         others = reached_by_others(settings.checkpoint.root, settings.service.name)
