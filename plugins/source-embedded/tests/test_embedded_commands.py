@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -175,3 +177,100 @@ def test_an_unknown_property_is_refused_with_the_nearest_one(flights: Lakeward) 
     assert said.code == 2
     assert said.err.startswith("error[LW-200]: table.log.ttl: expected one of table.kv.snapshot.interval-s, ")
     assert said.err.endswith("found 'table.log.ttl'. Did you mean 'table.log.ttl-s'?\n")
+
+
+def test_json_lines_are_loaded_from_the_standard_input(flights: Lakeward, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b'{"id": 7, "name": "z"}\n{"id": 8}\n')))
+    (file,) = flights("embedded", "load", "nyc.flights", "-", "-o", "json").document["files"]
+    assert (file["file"], file["records"]) == ("-", 2)
+
+
+def test_a_wrong_row_of_the_standard_input_is_named(flights: Lakeward, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"id,name\nx,a\n")))
+    said = flights("embedded", "load", "nyc.flights", "-", "--format", "csv")
+    assert said.code == 2
+    assert "standard-input.csv: table nyc.flights, column 'id', row 2: expected int64, found 'x'" in said.err
+
+
+@pytest.fixture
+def keyed(lakeward: Lakeward) -> Lakeward:
+    """The command line with a store that has a primary-key table."""
+    columns = "id bigint not null, name string, tags array<string>, cost decimal(5,2)"
+    made = lakeward("embedded", "create", "nyc.planes", "--columns", columns, "--primary-key", "id", "--store", "store")
+    assert made.code == 0
+    return lakeward
+
+
+def rows(path: str = "nyc.planes") -> list[tuple[object, ...]]:
+    """What the log of a table has come to: a row of each key."""
+    with EmbeddedStore.open(Path("store")) as store:
+        table = store.table(TablePath.parse(path))
+        found = store._loader.find(table, pa.record_batch([range(10)], names=["id"]))
+    return [tuple(row.values()) for row in found.to_pylist()]
+
+
+def test_one_row_is_inserted_updated_and_deleted(keyed: Lakeward) -> None:
+    at = ("nyc.planes", "--store", "store")
+    assert keyed("embedded", "insert", *at, "id=1", "name=a=b", 'tags=["x"]', "cost=1.25").out == (
+        "nyc.planes: 1 row inserted.\n"
+    )
+    assert rows() == [(1, "a=b", ["x"], Decimal("1.25"))]
+    assert keyed("embedded", "update", *at, "id=1", "cost=2", "tags=NULL").code == 0
+    assert rows() == [(1, "a=b", None, Decimal("2.00"))]
+    assert keyed("embedded", "insert", *at, '{"id": 2, "name": "NULL"}', "--json").document["inserted"] == 1
+    assert keyed("embedded", "delete", *at, "id=1", "--json").document["deleted"] == 1
+    assert keyed("embedded", "delete", *at, "id=1").out == "nyc.planes: there is no row of that key.\n"
+    assert rows() == [(2, "NULL", None, None)]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("insert", "id=x"), "column 'id', row 1: expected int64, found 'x'"),
+        (("insert", "name=a"), "column 'id', row 1: expected int64 not null, found None"),
+        (("insert", "id"), "row: expected NAME=VALUE, each name once, or a JSON object, found 'id'"),
+        (("insert", "id=1", "id=2"), "found 'id=2'"),
+        (("insert", "id=1", "colour=red"), "expected the columns id, name, tags, cost, found 'colour'"),
+        (("insert", "{id: 1}"), "row: expected a JSON object, found '{id: 1}'"),
+        (("update", "id=5", "name=b"), "table nyc.planes: expected a row with id 5, found none"),
+        (("update", "name=b"), "expected a value of each key column, found none of 'id'"),
+        (("delete", "name=b"), "expected a value of each key column, found none of 'id'"),
+    ],
+)
+def test_a_wrong_row_of_the_command_line_is_named(keyed: Lakeward, words: tuple[str, ...], text: str) -> None:
+    said = keyed("embedded", words[0], "nyc.planes", *words[1:], "--store", "store")
+    assert (said.code, said.out) == (2, "")
+    assert text in said.err
+
+
+def test_rows_of_a_log_table_are_inserted_and_stay(lakeward: Lakeward) -> None:
+    at = ("nyc.log", "--store", "store")
+    assert lakeward("embedded", "create", *at, "--columns", "id bigint, name string").code == 0
+    assert lakeward("embedded", "insert", *at, "id=9", "name=n").code == 0
+    said = lakeward("embedded", "update", *at, "id=9", "name=m")
+    assert "expected a primary-key table, found a log table" in said.err
+    said = lakeward("embedded", "delete", *at, "id=9")
+    assert "expected insert (a log table takes nothing else), found 'delete'" in said.err
+
+
+def test_a_table_is_described_in_the_words_of_create(keyed: Lakeward) -> None:
+    at = ("nyc.planes", "--store", "store")
+    assert keyed("embedded", "insert", *at, "id=1").code == 0
+    document = keyed("embedded", "describe", *at, "--json").document
+    assert [(one["name"], one["type"], one["null"], one["key"]) for one in document["columns"]] == [
+        ("id", "bigint", "no", "primary, bucket"),
+        ("name", "string", "yes", ""),
+        ("tags", "array<string>", "yes", ""),
+        ("cost", "decimal(5,2)", "yes", ""),
+    ]
+    assert [(one["bucket"], one["start"], one["end"]) for one in document["buckets"]] == [(0, 0, 1)]
+    said = keyed("embedded", "describe", *at).out
+    assert said.startswith("nyc.planes: primary key id, table id ")
+    assert "table.datalake.freshness" in said
+
+
+def test_the_types_that_were_taken_from_a_file_are_shown(lakeward: Lakeward, tmp_path: Path) -> None:
+    (tmp_path / "planes.jsonl").write_text('{"id": 1, "built": "2004-05-06", "seats": [1.5]}\n', encoding="utf-8")
+    said = lakeward("embedded", "create", "nyc.planes", "--like", "planes.jsonl", "--store", "store")
+    assert said.out.splitlines()[1].startswith("Columns, as planes.jsonl has them: id bigint, built ")
+    assert "seats array<double>" in said.out

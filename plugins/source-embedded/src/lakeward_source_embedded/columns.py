@@ -44,6 +44,7 @@ _ELSEWHERE = {
 _DECIMAL_MOST = 38
 _PRECISION_MOST = 9
 _LENGTH_MOST = 2**31 - 1
+_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 
 def parse_columns(text: str, keys: Collection[str] = ()) -> pa.Schema:
@@ -70,6 +71,42 @@ def parse_columns(text: str, keys: Collection[str] = ()) -> pa.Schema:
 def unit_of(precision: int) -> str:
     """Return the Arrow unit that holds so many digits of a second."""
     return ("s", "ms", "us", "ns")[(precision + 2) // 3]
+
+
+def columns_text(schema: pa.Schema) -> str:
+    """Return columns as `parse_columns` reads them."""
+    return ", ".join(f"{_quoted(field.name)} {_field_text(field)}" for field in schema)
+
+
+def type_text(kind: pa.DataType) -> str:  # noqa: PLR0911 - one for each kind of type
+    """Return a type's name, as `parse_columns` reads it."""
+    types = pa.types
+    plain = {make(): name for name, make in reversed(_PLAIN.items())}
+    if kind in plain:
+        return plain[kind]
+    if types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    if types.is_fixed_size_binary(kind):
+        return f"binary({kind.byte_width})"
+    if types.is_time(kind):
+        return f"time({_DIGITS[kind.unit]})"
+    if types.is_timestamp(kind):
+        return f"timestamp{'' if kind.tz is None else '_ltz'}({_DIGITS[kind.unit]})"
+    if types.is_list(kind):
+        return f"array<{_field_text(kind.value_field)}>"
+    if types.is_map(kind):
+        return f"map<{type_text(kind.key_type)}, {_field_text(kind.item_field)}>"
+    if types.is_struct(kind):
+        return f"row<{columns_text(pa.schema(list(kind)))}>"
+    return str(kind)
+
+
+def _field_text(field: pa.Field) -> str:
+    return f"{type_text(field.type)}{'' if field.nullable else ' not null'}"
+
+
+def _quoted(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z_]\w*", name) else f"`{name}`"
 
 
 class _Parser:

@@ -11,11 +11,12 @@ import pyarrow.compute as pc
 from lakeward.errors import RowError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from lakeward.model.tables import TableSpec
 
+JSON_LINES = (".jsonl", ".ndjson", ".json")
 ROWS_MOST = 1_000_000
 """Rows of one atomic step of a load: large enough to be fast, small enough to be held in memory a few times over."""
 _BYTES_MOST = 256 << 20
@@ -81,24 +82,22 @@ def steps_of(rows: object) -> Iterator[pa.Table]:
 
 
 def open_file(spec: TableSpec, path: Path, change: str | None) -> Iterator[pa.RecordBatch]:
-    """Read a file of rows, batch by batch; a CSV file's text is converted by the table's schema.
+    """Read a file of rows, batch by batch; text of CSV and JSON is converted by the table's schema.
 
-    The path ends in .parquet, .csv, .arrow, .feather, .ipc or .arrows. `change` is the name of the column that says
-    insert, update or delete.
+    The path ends in .parquet, .csv, .jsonl, .ndjson, .json, .arrow, .feather, .ipc or .arrows. `change` is the name of
+    the column that says insert, update or delete.
 
     Raises:
         UsageError: no such file, or an unknown file extension.
         RowError: the file's content does not fit.
     """
-    readers = {
+    readers: dict[str, Callable[[Path], Iterator[pa.RecordBatch]]] = {
         ".parquet": _parquet,
         ".pq": _parquet,
         ".csv": lambda file: _csv(spec, file, change),
-        ".arrow": _arrow,
-        ".ipc": _arrow,
-        ".feather": _arrow,
-        ".arrows": _arrow,
     }
+    readers |= dict.fromkeys((".arrow", ".ipc", ".feather", ".arrows"), _arrow)
+    readers |= dict.fromkeys(JSON_LINES, lambda file: _json_lines(spec, file, change))
     reader = readers.get(path.suffix.lower())
     if reader is None:
         message = f"{path}: expected a name that ends in {', '.join(readers)}"
@@ -196,3 +195,9 @@ def _csv(spec: TableSpec, path: Path, change: str | None) -> Iterator[pa.RecordB
     from lakeward_source_embedded.csv_files import read_csv  # noqa: PLC0415 - only who loads CSV pays for it
 
     return read_csv(spec, path, change)
+
+
+def _json_lines(spec: TableSpec, path: Path, change: str | None) -> Iterator[pa.RecordBatch]:
+    from lakeward_source_embedded.json_rows import read_json_lines  # noqa: PLC0415 - only who loads JSON pays for it
+
+    return read_json_lines(spec, path, change)

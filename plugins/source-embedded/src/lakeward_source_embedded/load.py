@@ -101,6 +101,17 @@ class Loader:
         self._store(spec, grouped, index, _Entries(hashes, chains, found, groups, changelog.places))
         return len(records)
 
+    def find(self, spec: TableSpec, keys: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the newest rows of a primary-key table that have these keys; a key without a row is left out."""
+        hashes = key_hashes(keys, spec.primary_key)
+        with self._database.read() as sql:
+            located = KeyIndex.read(self._layout, sql, spec.table_id).find(hashes)
+        found = located != ABSENT
+        rows = Pieces(self._layout, self._database, spec).take(located[found])
+        if len(rows):
+            check_same_keys(keys.filter(pa.array(found)), rows, spec.primary_key)
+        return rows
+
     def skip(self, spec: TableSpec, bucket: tuple[int, int], count: int) -> None:
         """Advance a bucket's log by `count` offsets (> 0) without a record."""
         grouped = _Grouped(pa.RecordBatch.from_arrays([], names=[]), np.array([count]), [bucket])

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+import pyarrow as pa
+
 from lakeward.clock import SystemClock
 from lakeward.errors import RowError, UsageError
 from lakeward_source_embedded.catalog import Catalog, check_exists, delete_partition, delete_table, read_spec
@@ -25,8 +27,6 @@ from lakeward_source_embedded.snapshots import Snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-    import pyarrow as pa
 
     from lakeward.model.tables import BucketState, TablePath, TableSpec
     from lakeward.ports import Clock
@@ -208,6 +208,28 @@ class EmbeddedStore:
         except RowError as error:
             message = f"{file}: {error}. {progress.advice}"
             raise RowError(message) from error
+
+    def update(self, path: TablePath, row: pa.Table) -> None:
+        """Change one row of a primary-key table: `row` has its key, and the columns that get another value.
+
+        Raises:
+            UsageError: a log table, or no row of that key.
+            RowError: as `load`.
+        """
+        with self._locked(path) as spec:
+            if not spec.has_primary_key:
+                message = f"table {path}: expected a primary-key table, found a log table, whose rows stay as they are"
+                raise UsageError(message)
+            change = next(name for name in map(str, range(len(row.column_names) + 1)) if name not in row.column_names)
+            given = fit_rows(spec, row.append_column(change, pa.array(["delete"])), change, 1).records
+            old = self._loader.find(spec, given)
+            if not len(old):
+                key = ", ".join(f"{name} {given.column(name)[0].as_py()!r}" for name in spec.primary_key)
+                message = f"table {path}: expected a row with {key}, found none"
+                raise UsageError(message)
+            names = spec.schema.names
+            arrays = [(given if name in row.column_names else old).column(name) for name in names]
+            self._load_step(spec, pa.table(arrays, names=names), None, 1)
 
     def append_empty(self, path: TablePath, bucket: int, count: int, partition: Sequence[str] = ()) -> None:
         """Advance a bucket's log by `count` offsets without a record, as an empty batch of Fluss does."""

@@ -8,8 +8,12 @@ _ROOM = "lakeward_source_embedded.commands"
 
 COMMANDS = {
     "create": Lazy(f"{_ROOM}.create", "create", "Create a table, and the store if there is none."),
-    "load": Lazy(f"{_ROOM}.load", "load", "Load Parquet, CSV or Arrow files into a table."),
+    "load": Lazy(f"{_ROOM}.load", "load", "Load Parquet, CSV, JSON or Arrow files, or standard input, into a table."),
+    "insert": Lazy(f"{_ROOM}.one_row", "insert", "Insert one row, or replace that of its key."),
+    "update": Lazy(f"{_ROOM}.one_row", "update", "Change columns of one row of a primary-key table."),
+    "delete": Lazy(f"{_ROOM}.one_row", "delete", "Delete one row of a primary-key table."),
     "list": Lazy(f"{_ROOM}.list", "list_tables", "Show the tables of the store."),
+    "describe": Lazy(f"{_ROOM}.describe", "describe", "Show the columns, keys, buckets and properties of a table."),
     "add-column": Lazy(f"{_ROOM}.change", "add_column", "Add a nullable column to a table."),
     "set-property": Lazy(f"{_ROOM}.change", "set_property", "Change a property of a table."),
     "drop": Lazy(f"{_ROOM}.change", "drop", "Drop a table with all its rows and snapshots."),

@@ -10,7 +10,7 @@ import click
 from lakeward.cli.extend import Invocation, pass_invocation, take_duration, with_common_options
 from lakeward.errors import UsageError
 from lakeward.model.tables import TablePath
-from lakeward_source_embedded.columns import parse_columns
+from lakeward_source_embedded.columns import columns_text, parse_columns, type_text
 from lakeward_source_embedded.commands.like import columns_like
 from lakeward_source_embedded.commands.store_option import open_store, with_store_option
 from lakeward_source_embedded.options import DEFAULT_FRESHNESS_S
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 @click.argument("table", metavar="DB.TABLE")
 @click.option("--columns", metavar="TEXT", help='"id bigint not null, name string, at timestamp_ltz(3)".')
 @click.option(
-    "--like", type=click.Path(path_type=Path), metavar="FILE", help="Take the columns of a Parquet, CSV or Arrow file."
+    "--like",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Take the columns of a Parquet, CSV, JSON or Arrow file.",
 )
 @click.option("--change-column", metavar="NAME", help="Column of --like that says insert, update or delete; left out.")
 @click.option("--primary-key", metavar="NAMES", help="Comma-separated; without it: a log (append-only) table.")
@@ -81,7 +84,9 @@ def create(
             properties=dict(_pairs(properties)),
         )
         document = {"table": str(path), "table_id": spec.table_id, "store": str(opened.root), "columns": schema.names}
-        invocation.output.show(document, f"Created {path} in {opened.root}: {_described(spec)}.")
+        document |= {"types": {field.name: type_text(field.type) for field in spec.schema}}
+        taken = [] if like is None else [f"Columns, as {like} has them: {columns_text(spec.schema)}."]
+        invocation.output.show(document, f"Created {path} in {opened.root}: {_described(spec)}.", *taken)
 
 
 def _schema(columns: str | None, keys: tuple[str, ...], like: Path | None, change_column: str | None) -> pa.Schema:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakeward.errors import UsageError
+from lakeward_source_embedded.inputs import JSON_LINES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +30,8 @@ _NEAREST = {
 def columns_like(file: Path, change_column: str | None) -> pa.Schema:
     """Read the columns of a file, as a schema in types that a table can have; without metadata of other programs.
 
-    `file` ends in .parquet, .csv, .arrow, .feather, .ipc or .arrows; CSV types are guessed from its first block.
+    `file` ends in .parquet, .csv, .jsonl, .ndjson, .json, .arrow, .feather, .ipc or .arrows; types of CSV and JSON are
+    guessed from the first block.
     `change_column` is no part of the table, None where there is none.
 
     Raises:
@@ -44,6 +46,7 @@ def columns_like(file: Path, change_column: str | None) -> pa.Schema:
 
 def _schema_of(file: Path) -> pa.Schema:
     readers = {".parquet": _parquet, ".pq": _parquet, ".csv": _csv}
+    readers |= dict.fromkeys(JSON_LINES, _json)
     readers |= dict.fromkeys((".arrow", ".ipc", ".feather", ".arrows"), _arrow)
     reader = readers.get(file.suffix.lower())
     if reader is None:
@@ -69,6 +72,12 @@ def _csv(file: Path) -> pa.Schema:
     from lakeward_source_embedded.csv_files import csv_schema  # noqa: PLC0415 - only who names such a file pays for it
 
     return csv_schema(file)
+
+
+def _json(file: Path) -> pa.Schema:
+    from lakeward_source_embedded.json_rows import json_schema  # noqa: PLC0415 - only who names such a file pays for it
+
+    return json_schema(file)
 
 
 def _arrow(file: Path) -> pa.Schema:
