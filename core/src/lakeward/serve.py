@@ -31,7 +31,7 @@ from lakeward.observe.masking import masked_report, masked_round
 from lakeward.observe.metrics import ServiceMetrics
 from lakeward.observe.presence import show_presence
 from lakeward.observe.progress import ProgressDisplay
-from lakeward.observe.status_changes import StatusChanges, Teller, check_target
+from lakeward.observe.status_changes import StatusChanges, StatusSender, check_target
 from lakeward.sockets.addresses import bind_address, check_addresses
 from lakeward.sockets.certificates import load_tls
 from lakeward.storage.round_history import HistoryWriter, RoundHistory
@@ -194,12 +194,12 @@ def _on_status(container: Container, settings: Settings, last: ServiceReport | N
     """Return what takes each report, and tells whoever `observe.on_status` names what has changed."""
     if not settings.observe.on_status:
         return lambda _: None
-    changes, teller = StatusChanges(last), Teller(settings.observe.on_status)
-    container.resources().add("status changes", teller.close)
+    changes, sender = StatusChanges(last), StatusSender(settings.observe.on_status)
+    container.resources().add("status changes", sender.close)
 
     def update(report: ServiceReport) -> None:
         for change in changes.of(report):
-            teller.add(change)
+            sender.add(change)
 
     return update
 

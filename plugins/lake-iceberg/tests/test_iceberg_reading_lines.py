@@ -10,6 +10,7 @@ import pytest
 from lakeward.errors import TableGoneError
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import TablePath
+from lakeward.ports import DescribedLake
 from lakeward_iceberg_kit.duck import extension
 from lakeward_testing.clock import FakeClock
 from lakeward_testing.lake_tables import COLUMNS, PATH, TieringRound, incarnation, log_split, log_table, source_batch
@@ -30,7 +31,8 @@ def lines(plugin: IcebergLakePlugin, options: IcebergOptions) -> Mapping[str, st
     tiering = TieringRound(plugin, lake, log_table(), incarnation(1000))
     tiering.write(log_split(tiering.table), [source_batch(COLUMNS, [{"id": one} for one in IDS])])
     assert lake.commit(tiering.request()) is CommitOutcome.LANDED
-    found: Mapping[str, str] = lake.reading_lines(PATH)
+    assert isinstance(lake, DescribedLake)
+    found = lake.reading_lines(PATH)
     lake.close()
     return found
 
@@ -60,6 +62,7 @@ def test_spark_and_trino_are_given_the_metadata_file_by_its_place_and_its_name(l
 
 def test_a_table_that_is_not_there_is_an_error(plugin: IcebergLakePlugin, options: IcebergOptions) -> None:
     lake = plugin.open(options, FakeClock())
+    assert isinstance(lake, DescribedLake)
     with pytest.raises(TableGoneError, match=r"shop\.none"):
         lake.reading_lines(TablePath("shop", "none"))
     lake.close()

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from lakeward.errors import ConfigError
 from lakeward.model.status import ServiceReport, TableCondition, TableReport
 from lakeward.observe import status_changes
-from lakeward.observe.status_changes import StatusChange, StatusChanges, Teller, check_target
+from lakeward.observe.status_changes import StatusChange, StatusChanges, StatusSender, check_target
 from lakeward_testing.waiting import LIMIT_S, wait_until
 
 if TYPE_CHECKING:
@@ -108,11 +108,11 @@ def hook(*answers: int) -> Iterator[Hook]:
 def told_of(target: str, count: int = 1) -> list[MutableMapping[str, Any]]:
     """Tell a target, without a further try, and return what was logged."""
     with capture_logs() as lines:
-        teller = Teller(target, pauses_s=(0.0, 0.0))
+        sender = StatusSender(target, pauses_s=(0.0, 0.0))
         for _ in range(count):
-            teller.add(CHANGE)
-        wait_until(lambda: not teller._waiting, "all to be taken")
-        teller.close()
+            sender.add(CHANGE)
+        wait_until(lambda: not sender._waiting, "all to be taken")
+        sender.close()
     return lines
 
 
@@ -140,13 +140,13 @@ def test_a_web_hook_is_posted_json() -> None:
 )
 def test_a_web_hook_is_tried_three_times_unless_it_refuses(answers: list[int], tries: int, reason: str | None) -> None:
     with hook(*answers) as told:
-        teller = Teller(told.url, pauses_s=(0.0, 0.0))
+        sender = StatusSender(told.url, pauses_s=(0.0, 0.0))
         with capture_logs() as lines:
-            teller.add(CHANGE)
+            sender.add(CHANGE)
             for _ in range(tries):
                 told.got.get(timeout=LIMIT_S)
             wait_until(lambda: bool(lines) == bool(reason), "the outcome")
-            teller.close()
+            sender.close()
         assert told.got.empty()
     assert [line["reason"] for line in lines] == ([reason] if reason else [])
 
@@ -170,10 +170,10 @@ def test_a_program_that_fails_is_tried_again_and_its_last_line_is_told(tmp_path:
     code = "import sys; open(sys.argv[1], 'a').write('x'); sys.exit('no network')"
     file = tmp_path / "tries"
     with capture_logs() as lines:
-        teller = Teller(f'{sys.executable} -c "{code}" {file}', pauses_s=(0.0, 0.0))
-        teller.add(CHANGE)
+        sender = StatusSender(f'{sys.executable} -c "{code}" {file}', pauses_s=(0.0, 0.0))
+        sender.add(CHANGE)
         wait_until(lambda: lines, "the last try to fail")
-        teller.close()
+        sender.close()
     assert [line["reason"] for line in lines] == ["the program ended with exit code 1: no network"]
     assert file.read_text(encoding="utf-8") == "xxx"
 
@@ -186,14 +186,14 @@ def test_whoever_tells_waits_for_nobody_and_the_oldest_change_is_dropped(monkeyp
         told.put(data)
 
     monkeypatch.setattr(status_changes, "_post", slow)
-    teller = Teller("http://nobody/")
+    sender = StatusSender("http://nobody/")
     with capture_logs() as lines:
-        teller.add(CHANGE)
-        wait_until(lambda: not teller._waiting, "the first to be taken")
+        sender.add(CHANGE)
+        wait_until(lambda: not sender._waiting, "the first to be taken")
         for number in range(status_changes.QUEUED + 1):
-            teller.add(replace(CHANGE, at_ms=number))
+            sender.add(replace(CHANGE, at_ms=number))
         go_on.set()
-        teller.close()
+        sender.close()
     assert [line["event"] for line in lines] == ["a change of status is told to nobody: too many wait"]
     assert [json.loads(told.get())["at_ms"] for _ in range(2)] == [9, 1]
 

@@ -55,7 +55,7 @@ class StatusChange(msgspec.Struct, frozen=True):
     code: str
 
 
-class NotToldError(Exception):
+class NotSentError(Exception):
     """A try failed; `again` says whether another one may succeed."""
 
     def __init__(self, message: str, *, again: bool = True) -> None:
@@ -104,12 +104,12 @@ def _change(report: ServiceReport, table: TableReport, before: str) -> StatusCha
     )
 
 
-class Teller:
+class StatusSender:
     """Tells changes one after the other, on a thread of its own, each by up to three tries."""
 
     def __init__(self, target: str, pauses_s: Sequence[float] = _PAUSES_S) -> None:
         """Begin to tell a target, see `check_target`; `pauses_s` are seconds before each further try."""
-        self._tell = _post if target.startswith(URLS) else _run
+        self._send = _post if target.startswith(URLS) else _run
         self._target, self._pauses_s = target, pauses_s
         self._waiting: deque[StatusChange] = deque()
         self._changed = threading.Condition()
@@ -153,8 +153,8 @@ class Teller:
         data = msgspec.json.encode(change)
         for pause_s in (*self._pauses_s, None):
             try:
-                self._tell(self._target, data)
-            except NotToldError as error:
+                self._send(self._target, data)
+            except NotSentError as error:
                 if pause_s is None or not error.again or self._closing.wait(pause_s):
                     facts = {"table": change.table, "status": change.status, "reason": str(error)}
                     _log.warning("a change of status was told to nobody", key=_KEY, **facts)
@@ -188,14 +188,14 @@ def _run(target: str, data: bytes) -> None:
         done = subprocess.run(shlex.split(target), input=data, capture_output=True, timeout=_ANSWER_S, check=False)
     except subprocess.TimeoutExpired as late:
         message = f"the program has not ended within {_ANSWER_S:g} s"
-        raise NotToldError(message) from late
+        raise NotSentError(message) from late
     except OSError as error:
         message = f"the program cannot be run: {error.strerror}"
-        raise NotToldError(message) from error
+        raise NotSentError(message) from error
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
         message = f"the program ended with exit code {done.returncode}{f': {said[-1][:200]}' if said else ''}"
-        raise NotToldError(message)
+        raise NotSentError(message)
 
 
 def _post(target: str, data: bytes) -> None:
@@ -208,8 +208,8 @@ def _post(target: str, data: bytes) -> None:
     except urllib.error.HTTPError as refused:
         refused.close()
         message = f"the web hook answered {refused.code}"
-        raise NotToldError(message, again=not _CLIENT <= refused.code < _SERVER or refused.code in _AGAIN) from refused
+        raise NotSentError(message, again=not _CLIENT <= refused.code < _SERVER or refused.code in _AGAIN) from refused
     except OSError as away:
         reason = away.reason if isinstance(away, urllib.error.URLError) else away
         message = f"the web hook does not answer: {reason}"
-        raise NotToldError(message) from away
+        raise NotSentError(message) from away

@@ -48,7 +48,7 @@ def read_json_lines(spec: TableSpec, path: Path, change: str | None) -> Iterator
         lines = ((number, line) for number, line in enumerate(file, 1) if line.strip())
         while some := list(islice(lines, _BATCH_ROWS)):
             yield batch_of(
-                spec, [(number, _object(spec, number, line)) for number, line in some], change, whole=change is None
+                spec, [(number, _object(spec, number, line)) for number, line in some], change, complete=change is None
             )
 
 
@@ -80,11 +80,11 @@ def parse_value(text: str | bytes) -> object:
     return json.loads(text, parse_float=Decimal)
 
 
-def batch_of(spec: TableSpec, rows: Rows, change: str | None, *, whole: bool) -> pa.RecordBatch:
+def batch_of(spec: TableSpec, rows: Rows, change: str | None, *, complete: bool) -> pa.RecordBatch:
     """Return rows, each with its number, as a batch; it has the columns that any of them has.
 
     Times are texts as in ISO 8601, decimals numbers or texts, bytes texts in base64, maps objects or lists of pairs. If
-    they are `whole`, columns that must not be null have a value.
+    they are `complete`, columns that must not be null have a value.
 
     Raises:
         RowError: names column and row of what does not fit.
@@ -98,13 +98,13 @@ def batch_of(spec: TableSpec, rows: Rows, change: str | None, *, whole: bool) ->
             expected = ", ".join(known)
             message = f"table {spec.path}, row {number}: expected the columns {expected}, found {unknown[0]!r}"
             raise RowError(message)
-    if whole:
-        _check_whole(spec, rows)
+    if complete:
+        _check_complete(spec, rows)
     arrays = [_column(spec, name, known[name], rows) for name in present]
     return pa.RecordBatch.from_arrays(arrays, names=list(present))
 
 
-def _check_whole(spec: TableSpec, rows: Rows) -> None:
+def _check_complete(spec: TableSpec, rows: Rows) -> None:
     for field in spec.schema:
         for number, row in () if field.nullable else rows:
             if row.get(field.name) is None:
@@ -255,8 +255,11 @@ def from_text(kind: pa.DataType, text: str) -> object:
     types = pa.types
     if types.is_boolean(kind):
         return {"true": True, "false": False}.get(text.lower(), text)
-    read = int if types.is_integer(kind) else Decimal if types.is_floating(kind) else None
-    read = parse_value if types.is_nested(kind) else read
+    read: Callable[[str], object] | None = None
+    if types.is_nested(kind):
+        read = parse_value
+    elif types.is_integer(kind) or types.is_floating(kind):
+        read = int if types.is_integer(kind) else Decimal
     if read is None:
         return text
     try:

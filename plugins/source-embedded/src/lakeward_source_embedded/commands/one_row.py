@@ -35,7 +35,7 @@ def insert(invocation: Invocation, *, table: str, words: tuple[str, ...], store:
     """
     path = TablePath.parse(table)
     with open_store(invocation, store) as opened:
-        opened.load(path, _row(opened.table(path), words, whole=True))
+        opened.load(path, _row(opened.table(path), words, complete=True))
     _show(invocation, path, "inserted", 1)
 
 
@@ -74,8 +74,8 @@ def delete(invocation: Invocation, *, table: str, words: tuple[str, ...], store:
     _show(invocation, path, "deleted", deleted)
 
 
-def _row(spec: TableSpec, words: Sequence[str], *, whole: bool = False) -> pa.Table:
-    return pa.Table.from_batches([batch_of(spec, [(1, _values(spec, words))], None, whole=whole)])
+def _row(spec: TableSpec, words: Sequence[str], *, complete: bool = False) -> pa.Table:
+    return pa.Table.from_batches([batch_of(spec, [(1, _values(spec, words))], None, complete=complete)])
 
 
 def _values(spec: TableSpec, words: Sequence[str]) -> Mapping[str, object]:
@@ -87,11 +87,11 @@ def _values(spec: TableSpec, words: Sequence[str]) -> Mapping[str, object]:
             raise UsageError(message) from error
     kinds = {field.name: field.type for field in spec.schema}
     found: dict[str, object] = {}
-    for word in words:
-        name, equals, text = word.partition("=")
+    for given in words:
+        name, equals, text = given.partition("=")
         if not equals or name in found:
             expected = "NAME=VALUE, each name once, or a JSON object"
-            message = f"row: expected {expected}, found {short_repr(word)}"
+            message = f"row: expected {expected}, found {short_repr(given)}"
             raise UsageError(message)
         found[name] = None if text == "NULL" else from_text(kinds.get(name, pa.string()), text)
     return found
