@@ -388,6 +388,16 @@ def test_check_shows_each_tables_layout_and_route(flights: Lakeward) -> None:
     assert "layout of nyc.flights  the layout of the source" in lines
 
 
+def test_check_shows_tables_that_are_alike_in_one_line_and_each_in_json(flights: Lakeward) -> None:
+    for number in range(5):
+        assert flights("embedded", "create", f"nyc.t{number}", "--columns", "id bigint").code == 0
+    (line,) = [line for line in flights("config", "check").out.splitlines() if "layout of" in line]
+    found = line.split(maxsplit=1)[1]
+    assert found == "layout of 6 tables (nyc.flights, nyc.t0, nyc.t1, ...)  the layout of the source"
+    checks = flights("config", "check", "--json").document["checks"]
+    assert sum(check["what"].startswith("layout of nyc.") for check in checks) == 6
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

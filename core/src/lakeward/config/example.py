@@ -19,12 +19,21 @@ warehouse = "warehouse"
 [lease]
 backend = "fluss"          # `lakeward plugins` lists what is installed
 
+[checkpoint]
+root = "lakeward-state"    # state, checkpoints and history; on a cluster a place that all machines reach
+
 [spark]
-master = "local[2]"
+master = "local[2]"        # or spark://HOST:7077, yarn, k8s://...
+# conf = {{ "spark.driver.memory" = "2g" }}
+
+# [observe]
+# status_port = 8080       # the status page
+# on_status = "https://hooks.example/lakeward"  # who is told of each change of a table's status
 
 # [tables."db.*"]          # rules for some tables; the most specific pattern wins, key by key
 # include = true
 # freshness_s = 10.0
+# lake_partition = ["day(ts)"]
 """
 
 
