@@ -14,15 +14,18 @@ import structlog
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from lakeward.observe.extend import clock_time, count, is_loopback, seconds, size
 from lakeward_page.other_services import OthersSeen
+from lakeward_page.table_list import Query
 from lakeward_page.view import masked_others, status_view
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from prometheus_client import CollectorRegistry
     from starlette.requests import Request
@@ -31,10 +34,14 @@ if TYPE_CHECKING:
     from lakeward_page.other_services import OtherServices
     from lakeward_page.recent_problems import RecentProblems
 
+    Parameters = Mapping[str, str]
+    """Of the address that is asked for."""
+    Answer = Callable[[Parameters], Response]
+
 _HERE = Path(__file__).parent
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
-    "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "img-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
@@ -83,22 +90,18 @@ class PageApp:
         Else any website that somebody on this machine visits could read the page, by giving its own name the address
         127.0.0.1.
         """
-        answers: dict[str, Callable[[], Response]] = {
-            "/": self._page,
-            "/status.json": self._status,
-            "/metrics": self._metrics,
-        }
+        answers: dict[str, Answer] = {"/": self._page, "/status.json": self._status, "/metrics": self._metrics}
         answers |= {f"/{name}": self._file_of(name) for name in _STATIC}
-        made: dict[str, Callable[[], Awaitable[Response]]] = {
+        made: dict[str, Callable[[Parameters], Awaitable[Response]]] = {
             path: partial(asyncio.to_thread, answer) for path, answer in answers.items()
         }
         # These two wait for no thread: whoever asks them would restart a service whose page is slow.
         made |= {"/healthz": self._health, "/readyz": self._ready}
         routes = [Route(path, self._guarded(each, local=local), methods=["GET"]) for path, each in made.items()]
-        return Starlette(routes=routes)
+        return Starlette(routes=routes, middleware=[Middleware(GZipMiddleware, minimum_size=1000, compresslevel=1)])
 
     def _guarded(
-        self, answer: Callable[[], Awaitable[Response]], *, local: bool
+        self, answer: Callable[[Parameters], Awaitable[Response]], *, local: bool
     ) -> Callable[[Request], Awaitable[Response]]:
         """Return the endpoint of an answer; an error in it is logged once, and again only when it is another one."""
 
@@ -106,7 +109,7 @@ class PageApp:
             if local and (refused := _refused(request.headers.get("host", ""))) is not None:
                 return refused
             try:
-                response = await answer()
+                response = await answer(request.query_params)
             except Exception as error:  # noqa: BLE001 - whatever is wrong with the page, the service goes on
                 path, reason = request.url.path, f"{type(error).__name__}: {error}"
                 if reason != self._trouble:
@@ -119,32 +122,33 @@ class PageApp:
 
         return endpoint
 
-    def _page(self) -> Response:
+    def _page(self, parameters: Parameters) -> Response:
         content = self._content
         mask = content.problems.without_secrets
         others = OthersSeen() if content.others is None else masked_others(content.others.newest(), mask)
-        view = status_view(content.service, content.live, content.live.report, content.problems.newest(), others)
+        report, problems = content.live.report, content.problems.newest()
+        view = status_view(content.service, content.live, report, problems, others, query=Query.of(parameters))
         return Response(self._template.render(view=view), media_type="text/html")
 
-    def _status(self) -> Response:
+    def _status(self, _: Parameters) -> Response:
         report = self._content.live.report
         if report is None:
             return PlainTextResponse("The service has not reported yet.\n", status_code=503)
         return Response(msgspec.json.format(msgspec.json.encode(report), indent=1), media_type="application/json")
 
-    def _metrics(self) -> Response:
+    def _metrics(self, _: Parameters) -> Response:
         return Response(generate_latest(self._content.registry), media_type=CONTENT_TYPE_LATEST)
 
-    async def _health(self) -> Response:
+    async def _health(self, _: Parameters) -> Response:
         trouble = self._content.live.trouble()
         return PlainTextResponse(f"{trouble or 'ok'}\n", status_code=503 if trouble else 200)
 
-    async def _ready(self) -> Response:
+    async def _ready(self, _: Parameters) -> Response:
         missing = self._content.live.missing()
         return PlainTextResponse("\n".join(missing or ("ok",)) + "\n", status_code=503 if missing else 200)
 
-    def _file_of(self, name: str) -> Callable[[], Response]:
-        return lambda: Response(self._static[name], media_type=_STATIC[name])
+    def _file_of(self, name: str) -> Answer:
+        return lambda _: Response(self._static[name], media_type=_STATIC[name])
 
 
 def _or_dash(write: Callable[[Any], str], value: float | None) -> str:

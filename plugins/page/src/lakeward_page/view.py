@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lakeward.model.status import WAITS_FOR_CATALOG
-from lakeward.observe.extend import ago, catalog_away, clock_time, condition, count, date_time, seconds
+from lakeward.observe.extend import ago, clock_time, condition, count, date_time, seconds
 from lakeward_page.other_services import OthersSeen
+from lakeward_page.table_list import Query, TableList, table_list, urgency
 from lakeward_page.tables_view import Badge, RunningRound, TableRow, running_rounds, table_row
+from lakeward_page.troubles import Trouble, headline, troubles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -19,12 +20,11 @@ if TYPE_CHECKING:
     from lakeward_page.recent_problems import Problem
 
 _STATES = {"starting": "busy", "serving": "good", "stopping": "busy", "stopped": "rest"}
-_LEASE_SHORT_S = 60.0
 _UNKNOWN = "\u2013"
 _TROUBLES_SHOWN = 20
 _NAMES_SHOWN = 10
 _NOBODY = OthersSeen()
-_ORDER = {"bad": 0, "warn": 1, "busy": 2}
+_ALL = Query()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +34,6 @@ class Figure:
     name: str
     value: str
     remark: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """One thing that needs attention."""
-
-    what: str
-    why: str
-    kind: str
-    action: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +69,11 @@ class StatusView:
     facts: tuple[tuple[str, str], ...]
     spark_ui: str
     figures: tuple[Figure, ...]
+    headline: str
+    """What needs a person, in one line; empty where nothing does."""
     troubles: tuple[Trouble, ...]
     more_troubles: int
-    tables: tuple[TableRow, ...]
+    tables: TableList
     rounds: tuple[RunningRound, ...]
     problems: tuple[ProblemRow, ...]
     others: tuple[OtherRow, ...]
@@ -99,8 +91,10 @@ def status_view(
     report: ServiceReport | None,
     problems: Sequence[Problem],
     others: OthersSeen = _NOBODY,
+    *,
+    query: Query = _ALL,
 ) -> StatusView:
-    """Describe a service.
+    """Describe a service; `query` says which of its tables are listed.
 
     `live` is what its process knows of it. `report` (its newest one), `problems` (the newest lines of the log) and
     `others` (the other services of the state root) are without secrets.
@@ -109,8 +103,7 @@ def status_view(
     state = Badge("does not answer" if trouble else live.state, "bad" if trouble else _STATES[live.state])
     now_ms = live.wall_ms
     rows = () if report is None else tuple(table_row(table, now_ms) for table in report.tables)
-    rows = tuple(sorted(rows, key=_urgency))
-    troubles = tuple(_troubles(trouble, report, rows, now_ms))
+    found = tuple(troubles(trouble, report, sorted(rows, key=urgency), now_ms))
     return StatusView(
         service=service,
         state=state,
@@ -119,38 +112,15 @@ def status_view(
         facts=() if report is None else tuple(_facts(report, now_ms)),
         spark_ui="" if report is None else report.spark_ui or "",
         figures=() if report is None else tuple(_figures(report, rows, now_ms)),
-        troubles=troubles[:_TROUBLES_SHOWN],
-        more_troubles=max(0, len(troubles) - _TROUBLES_SHOWN),
-        tables=rows,
+        headline="" if report is None else headline(rows, len(report.running)),
+        troubles=found[:_TROUBLES_SHOWN],
+        more_troubles=max(0, len(found) - _TROUBLES_SHOWN),
+        tables=table_list(rows, query),
         rounds=() if report is None else running_rounds(report),
         problems=tuple(_problem(one) for one in problems),
         others=tuple(_other(one, now_ms) for one in others.services),
         others_trouble=others.trouble,
     )
-
-
-def _urgency(row: TableRow) -> tuple[int, int, str]:
-    """Return the sort key of a row: first what is wrong, then what is late, then what is at work; each by name."""
-    return _ORDER.get(row.status.kind, 3), _ORDER.get(row.phase.kind, 3), row.report.path
-
-
-def _troubles(trouble: str, report: ServiceReport | None, rows: Sequence[TableRow], now_ms: int) -> Iterator[Trouble]:
-    if trouble:
-        yield Trouble("Service", trouble, "bad")
-    if report is not None and report.lease_message:
-        yield Trouble("Lease", report.lease_message, "bad")
-    if report is not None and report.lake_away is not None:
-        yield Trouble("Lake", catalog_away(report.lake_away, now_ms), "bad")
-    if report is not None and report.leased and report.lease_expires_ms is not None:
-        left_s = (report.lease_expires_ms - now_ms) / 1000
-        if left_s < _LEASE_SHORT_S:
-            ends = f"ends in {seconds(left_s)}" if left_s > 0 else "has ended"
-            yield Trouble("Lease", f"{ends} and was not renewed: the snapshots that are read may be deleted", "bad")
-    for row in rows:
-        found = row.report.shown
-        if row.status.kind in {"bad", "warn"} and found.message != WAITS_FOR_CATALOG:
-            since = f" for {row.since}" if row.since else ""
-            yield Trouble(row.report.path, f"{found.status}{since}: {found.message}", row.status.kind, found.action)
 
 
 def _facts(report: ServiceReport, now_ms: int) -> Iterator[tuple[str, str]]:
@@ -176,7 +146,8 @@ def _figures(report: ServiceReport, rows: Sequence[TableRow], now_ms: int) -> It
 
 
 def _held(tables: Sequence[TableReport]) -> Figure:
-    """Count the rows that the source keeps until the lake has them."""
+    """Count the rows that the source keeps until the lake has them; a table that is paused waits for nobody."""
+    tables = [table for table in tables if table.shown.status != condition.PAUSED]
     waiting = [table for table in tables if table.lag_rows]
     held = [table.lag_rows or 0 for table in waiting]
     unknown = sum(table.lag_rows is None for table in tables)

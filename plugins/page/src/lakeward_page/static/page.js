@@ -22,9 +22,16 @@
     }
   }
 
+  // Whoever fills in the search is not interrupted.
+  function isTyping() {
+    const focused = document.activeElement;
+    return Boolean(focused && focused.closest("form"));
+  }
+
   function replace(fresh) {
     const inside = document.activeElement && document.activeElement.closest("details[id]");
     const focused = inside ? inside.id : null;
+    const sorted = document.activeElement && document.activeElement.dataset.sort;
     keepOpen(fresh);
     for (const id of PARTS) {
       document.getElementById(id).replaceChildren(...fresh.getElementById(id).childNodes);
@@ -32,15 +39,17 @@
     document.title = fresh.title;
     const again = focused && document.getElementById(focused);
     if (again) again.querySelector("summary").focus({ preventScroll: true });
+    const link = sorted && document.querySelector(`th a[data-sort="${sorted}"]`);
+    if (link) link.focus({ preventScroll: true });
   }
 
   async function update() {
     if (!paused && !document.hidden) {
       try {
-        const answer = await fetch("/", { cache: "no-store", signal: AbortSignal.timeout(EVERY_MS * 3) });
+        const answer = await fetch(location.pathname + location.search, { cache: "no-store", signal: AbortSignal.timeout(EVERY_MS * 3) });
         if (!answer.ok) throw new Error(String(answer.status));
         const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-        if (!paused && document.getSelection().isCollapsed) replace(fresh);
+        if (!paused && document.getSelection().isCollapsed && !isTyping()) replace(fresh);
         if (lost.textContent) lost.textContent = "";
       } catch {
         const text = "The service does not answer; this is what it said last.";
