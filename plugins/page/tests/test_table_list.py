@@ -127,8 +127,11 @@ def test_the_first_line_says_who_must_act_and_what_the_others_wait_for(page: Pag
     bad = [table(f"hr.t{number}", "suspended", "the folder is full", code="LW-302") for number in range(2)]
     text = attention(page, running, *late, *bad, table("hr.again", "retrying", "no answer"))
     assert text.split("\u2715")[0].strip() == (
-        "2 tables need you, 1 is tried again, 28 are late: 28 of them wait for the end of the round that runs."
+        "2 tables need you, 1 is tried again, 28 are late: they wait for the end of the round that runs."
     )
+    text = attention(page, running, late[0], table("shop.other", "late", "rows wait"))
+    assert "2 tables are late: 1 of them waits for the end of the round that runs." in text
+    assert "1 table is late: it waits for the end of the round that runs." in attention(page, running, late[0])
 
 
 def test_tables_of_one_cause_are_one_trouble_with_its_command_and_a_list(page: Page) -> None:

@@ -46,7 +46,8 @@ def headline(rows: Sequence[TableRow], rounds: int) -> str:
         return ""
     waiting = sum(row.report.queue_position is not None for row in late)
     if waiting and rounds:
-        parts[-1] += f": {count(waiting)} of them {_verb(waiting, 'waits', 'wait')} for the end of "
+        them = "it" if len(late) == 1 else "they" if waiting == len(late) else f"{count(waiting)} of them"
+        parts[-1] += f": {them} {_verb(waiting, 'waits', 'wait')} for the end of "
         parts[-1] += "the round that runs" if rounds == 1 else f"one of the {count(rounds)} rounds that run"
     return f"{', '.join(parts)}."
 
