@@ -102,7 +102,7 @@ def test_a_log_that_was_trimmed_too_early_is_that_tables_error_alone_and_is_told
     wait_until(lambda: world.table_status(trimmed).get("status") == "suspended", "the table to be suspended")
     message = world.table_status(trimmed)["message"]
     assert "expected offset 300, the log starts at 400" in message
-    wait_until(lambda: "suspended" in told.read_text(encoding="utf-8"), "the change to be told")
+    wait_until(lambda: told.exists() and "suspended" in told.read_text(encoding="utf-8"), "the change to be told")
     other.load()
     world.until_same(other)
     world.serve(config).end()
