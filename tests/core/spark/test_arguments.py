@@ -17,5 +17,5 @@ print(before - len(protocol.INPUT_CONVERTER), "pandas" in sys.modules)
 
 
 def test_no_argument_is_looked_at_for_numpy() -> None:
-    told = subprocess.run([sys.executable, "-c", CODE], check=True, capture_output=True, text=True, encoding="utf-8")
+    told = subprocess.run([sys.executable, "-c", CODE], check=True, capture_output=True, encoding="utf-8")
     assert told.stdout.splitlines() == ["0", "2 False"]

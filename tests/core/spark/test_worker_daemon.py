@@ -38,5 +38,5 @@ def test_what_is_imported_before_workers_are_forked_starts_no_thread() -> None:
         "print(len(os.listdir('/proc/self/task')), 'pyspark.worker' in sys.modules, 'pyarrow' in sys.modules)"
     )
     environ = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
-    told = subprocess.run([sys.executable, "-c", code], env=environ, check=True, capture_output=True, text=True)
+    told = subprocess.run([sys.executable, "-c", code], env=environ, check=True, capture_output=True, encoding="utf-8")
     assert told.stdout.split() == ["1", "True", "False"]
