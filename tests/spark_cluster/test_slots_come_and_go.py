@@ -54,7 +54,8 @@ def test_a_round_waits_for_a_cluster_without_workers_and_says_so_until_a_late_on
     world.until_same(log)
     world.until_clean(log)
     lines = [line for line in service.words().splitlines() if WAITING in line]
-    assert ["[lakeward.job]" in line for line in lines] == [False, True], "on the terminal at once, in the log once"
+    # On the terminal at once, and again where a slow cluster has the job launched anew; in the log once.
+    assert sum("[lakeward.job]" in line for line in lines) == 1
     assert lines[0].endswith(f" {log.path}: {WAITING}")
 
 
