@@ -180,13 +180,13 @@ def test_an_unknown_property_is_refused_with_the_nearest_one(flights: Lakeward) 
 
 
 def test_json_lines_are_loaded_from_the_standard_input(flights: Lakeward, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b'{"id": 7, "name": "z"}\n{"id": 8}\n')))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b'{"id": 7, "name": "z"}\n{"id": 8}\n'), "utf-8"))
     (file,) = flights("embedded", "load", "nyc.flights", "-", "-o", "json").document["files"]
     assert (file["file"], file["records"]) == ("-", 2)
 
 
 def test_a_wrong_row_of_the_standard_input_is_named(flights: Lakeward, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"id,name\nx,a\n")))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"id,name\nx,a\n"), "utf-8"))
     said = flights("embedded", "load", "nyc.flights", "-", "--format", "csv")
     assert said.code == 2
     assert "standard-input.csv: table nyc.flights, column 'id', row 2: expected int64, found 'x'" in said.err

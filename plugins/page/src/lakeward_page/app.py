@@ -92,9 +92,7 @@ class PageApp:
         """
         answers: dict[str, Answer] = {"/": self._page, "/status.json": self._status, "/metrics": self._metrics}
         answers |= {f"/{name}": self._file_of(name) for name in _STATIC}
-        made: dict[str, Callable[[Parameters], Awaitable[Response]]] = {
-            path: partial(asyncio.to_thread, answer) for path, answer in answers.items()
-        }
+        made = {path: _on_a_thread(answer) for path, answer in answers.items()}
         # These two wait for no thread: whoever asks them would restart a service whose page is slow.
         made |= {"/healthz": self._health, "/readyz": self._ready}
         routes = [Route(path, self._guarded(each, local=local), methods=["GET"]) for path, each in made.items()]
@@ -149,6 +147,10 @@ class PageApp:
 
     def _file_of(self, name: str) -> Answer:
         return lambda _: Response(self._static[name], media_type=_STATIC[name])
+
+
+def _on_a_thread(answer: Answer) -> Callable[[Parameters], Awaitable[Response]]:
+    return lambda parameters: asyncio.to_thread(answer, parameters)
 
 
 def _or_dash(write: Callable[[Any], str], value: float | None) -> str:
