@@ -75,6 +75,13 @@ def test_values_of_each_type_are_kept_exactly(store: EmbeddedStore, file: Path) 
     assert texts["place"] == "{'x': 0.5, 'at': datetime.datetime(2024, 1, 1, 0, 0)}"
 
 
+def test_the_greatest_floats_and_infinity_are_kept(store: EmbeddedStore, file: Path) -> None:
+    lines = '{"id": 1, "f": 3.4028234663852886e38, "d": 1.7976931348623157e308}\n{"id": 2, "f": -Infinity}\n'
+    file.write_text(lines, encoding="utf-8")
+    found = [(row["f"], row.get("d")) for row in read(store, file)]
+    assert found == [(3.4028234663852886e38, 1.7976931348623157e308), (float("-inf"), None)]
+
+
 def test_columns_may_be_missing_and_lines_empty(store: EmbeddedStore, file: Path) -> None:
     file.write_text('\ufeff{"id": 1}\n\n{"s": "x", "id": 2}', encoding="utf-8")
     assert store.load_file(PATH, file) == 2
@@ -102,6 +109,13 @@ def test_columns_may_be_missing_and_lines_empty(store: EmbeddedStore, file: Path
         ('{"id": 1, "tags": "2024-01-01"}', "column 'tags', row 3: expected list"),
         ('{"id": 1, "codes": {"x": "y"}}', "column 'codes', row 3: expected map"),
         ('{"id": 1, "place": {"y": 1}}', "column 'place', row 3: expected struct"),
+        ('{"id": 1, "id": 2}', "row 3: expected a JSON object, found .*it names something twice"),
+        ('{"id": 1, "place": {"x": 1, "x": 2}}', "row 3: expected a JSON object, found .*it names something twice"),
+        ('{"id": 1, "s": "\\ud800"}', "column 's', row 3: expected string"),
+        ('{"id": 1, "d": 1e400}', "column 'd', row 3: expected double"),
+        pytest.param(f'{{"id": 1, "d": {10**400}}}', "column 'd', row 3: expected double", id="a long number"),
+        ('{"id": 1, "f": 1e39}', "column 'f', row 3: expected float"),
+        pytest.param(f'{{"id": {"[" * 100_000}', "row 3: expected a JSON object", id="too deep"),
         ('{"id": 1, "colour": 1}', "row 3: expected the columns id, b, .*found 'colour'"),
         ('{"id": 1', "row 3: expected a JSON object, found '{\"id\": 1' "),
         ("[1]", "row 3: expected a JSON object, found '\\[1\\]' .found a JSON list"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 import re
 from decimal import Decimal
 from itertools import islice
@@ -29,6 +30,10 @@ _MARK = b"\xef\xbb\xbf"
 
 
 _TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(?:\.(\d{1,9}))?)?")
+_UNFIT = (pa.ArrowException, OverflowError, UnicodeEncodeError)
+"""What Arrow raises for a value that its type does not hold; the last one for half of a surrogate pair."""
+_GREATEST_FLOAT = float(2**128 - 2**103)
+"""Of a float of 32 bits, with what is rounded to it; Arrow would make greater ones infinite."""
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 
@@ -76,8 +81,24 @@ def parse_object(text: str | bytes) -> Mapping[str, object]:
 
 
 def parse_value(text: str | bytes) -> object:
-    """Read a value of JSON; numbers with a fraction are kept as they are written. Raises ValueError: it is none."""
-    return json.loads(text, parse_float=Decimal)
+    """Read a value of JSON; numbers with a fraction are kept as they are written.
+
+    Raises:
+        ValueError: it is none, too deep, or names something twice, of which JSON would keep the last.
+    """
+    try:
+        return json.loads(text, parse_float=Decimal, object_pairs_hook=_object_of)
+    except RecursionError as error:
+        message = "it is too deep"
+        raise ValueError(message) from error
+
+
+def _object_of(pairs: list[tuple[str, object]]) -> Mapping[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        message = "it names something twice"
+        raise ValueError(message)
+    return found
 
 
 def batch_of(spec: TableSpec, rows: Rows, change: str | None, *, complete: bool) -> pa.RecordBatch:
@@ -140,13 +161,13 @@ def _column(
     def fails(first: int, count: int) -> bool:
         try:
             pa.array(plain[first : first + count], _texts(kind)).cast(kind)
-        except (pa.ArrowException, OverflowError):
+        except _UNFIT:
             return True
         return False
 
     try:
         return pa.array(plain, _texts(kind)).cast(kind)
-    except (pa.ArrowException, OverflowError) as error:
+    except _UNFIT as error:
         raise refusal(find_failing(len(plain), fails)) from error
 
 
@@ -177,6 +198,8 @@ def _plain(kind: pa.DataType, value: object) -> object:
         return None
     if pa.types.is_nested(kind):
         return _nested(kind, value)
+    if pa.types.is_floating(kind):
+        return _float(kind, _of(value, int, float, Decimal))
     for is_of, kinds, convert in _SCALARS:
         if is_of(kind):
             return convert(_of(value, *kinds))
@@ -195,6 +218,19 @@ def _of(value: object, *kinds: type) -> Any:  # noqa: ANN401 - one of the kinds
     if isinstance(value, kinds) and (not isinstance(value, bool) or bool in kinds):
         return value
     raise _MisfitError
+
+
+def _float(kind: pa.DataType, value: float | Decimal) -> float:
+    """Return a number as a float, if it is not too great for one; of JSON's own only infinity and NaN are floats."""
+    if isinstance(value, float):
+        return value
+    try:
+        found = float(value)
+    except OverflowError as error:
+        raise _MisfitError from error
+    if math.isinf(found) or (pa.types.is_float32(kind) and abs(found) >= _GREATEST_FLOAT):
+        raise _MisfitError
+    return found
 
 
 def _time(kind: pa.DataType, text: str) -> int:
@@ -219,7 +255,6 @@ def _bytes(text: str) -> bytes:
 _SCALARS: Sequence[tuple[Callable[[pa.DataType], bool], tuple[type, ...], Callable[[Any], object]]] = (
     (pa.types.is_boolean, (bool,), bool),
     (pa.types.is_integer, (int,), int),
-    (pa.types.is_floating, (int, float, Decimal), float),
     (pa.types.is_decimal, (int, Decimal, str), str),
     (pa.types.is_binary, (str,), _bytes),
     (pa.types.is_fixed_size_binary, (str,), _bytes),

@@ -85,6 +85,12 @@ def fit_rows(spec: TableSpec, rows: pa.Table, change: str | None, first_row: int
     return Rows(records.filter(pa.array(kept)), operations[kept])
 
 
+def as_deletes(spec: TableSpec, rows: pa.Table) -> tuple[pa.Table, str]:
+    """Return rows with a further column that says delete of each, and its name, which no column of the table has."""
+    name = next(name for name in ("change", *map(str, range(len(spec.schema)))) if name not in spec.schema.names)
+    return rows.append_column(name, pa.array(["delete"] * len(rows))), name
+
+
 def _check_names(spec: TableSpec, rows: pa.Table, change: str | None) -> None:
     for name in rows.column_names:
         if name not in spec.schema.names and name != change:

@@ -22,7 +22,7 @@ from lakeward_source_embedded.options import DEFAULT_FRESHNESS_S, STORE_SETTINGS
 from lakeward_source_embedded.pieces import TooManyBytes
 from lakeward_source_embedded.queue import TieringQueue
 from lakeward_source_embedded.retention import Retention, remove_folder
-from lakeward_source_embedded.rows import fit_rows
+from lakeward_source_embedded.rows import as_deletes, fit_rows
 from lakeward_source_embedded.snapshots import Snapshots
 
 if TYPE_CHECKING:
@@ -220,8 +220,7 @@ class EmbeddedStore:
             if not spec.has_primary_key:
                 message = f"table {path}: expected a primary-key table, found a log table, whose rows stay as they are"
                 raise UsageError(message)
-            change = next(name for name in map(str, range(len(row.column_names) + 1)) if name not in row.column_names)
-            given = fit_rows(spec, row.append_column(change, pa.array(["delete"])), change, 1).records
+            given = fit_rows(spec, *as_deletes(spec, row), 1).records  # which need no more than a key
             old = self._loader.find(spec, given)
             if not len(old):
                 key = ", ".join(f"{name} {given.column(name)[0].as_py()!r}" for name in spec.primary_key)

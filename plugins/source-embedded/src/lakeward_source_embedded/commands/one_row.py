@@ -13,6 +13,7 @@ from lakeward.errors import UsageError, short_repr
 from lakeward.model.tables import TablePath
 from lakeward_source_embedded.commands.store_option import open_store, with_store_option
 from lakeward_source_embedded.json_rows import batch_of, from_text, parse_object
+from lakeward_source_embedded.rows import as_deletes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,9 +69,7 @@ def delete(invocation: Invocation, *, table: str, words: tuple[str, ...], store:
     path = TablePath.parse(table)
     with open_store(invocation, store) as opened:
         spec = opened.table(path)
-        row = _with_key(spec, _row(spec, words))
-        change = next(name for name in ("change", *map(str, range(len(spec.schema)))) if name not in spec.schema.names)
-        deleted = opened.load(path, row.append_column(change, pa.array(["delete"])), change)
+        deleted = opened.load(path, *as_deletes(spec, _with_key(spec, _row(spec, words))))
     _show(invocation, path, "deleted", deleted)
 
 
