@@ -82,8 +82,8 @@ def _show(invocation: Invocation, names: Sequence[str], rows: Sequence[Sequence[
 
 
 def _is_figures(values: Sequence[object]) -> bool:
-    known = [value for value in values if value is not None]
-    return bool(known) and all(isinstance(value, int | float | Decimal) and value is not True for value in known)
+    kinds = {type(value) for value in values} - {type(None)}
+    return bool(kinds) and kinds <= {int, float, Decimal}
 
 
 def _cell(value: object) -> object:

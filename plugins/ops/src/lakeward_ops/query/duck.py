@@ -62,12 +62,12 @@ def queried(path: TablePath, rows: LakeRows, folder: str) -> Iterator[Query]:
     except ImportError as missing:
         raise UsageError(_EXTRA) from missing
     with duckdb.connect(config={"temp_directory": folder}) as connection:
-        connection.register("lake_rows", rows)
+        source = f"rows of {path}"  # no name of a table, which has no spaces
+        connection.register(source, rows)
         for schema in (path.database, "main"):
             connection.execute(f"create schema if not exists {quoted(schema)}")
             view = f"memory.{quoted(schema)}.{quoted(path.table)}"
-            if path.table != "lake_rows":
-                connection.execute(f"create or replace view {view} as from lake_rows")
+            connection.execute(f"create or replace view {view} as from {quoted(source)}")
         yield Query(connection, rows, duckdb.Error)
 
 
