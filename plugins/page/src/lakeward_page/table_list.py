@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from lakeward_page.tables_view import TableRow
 
 PAGE_ROWS = 50
 """Rows of one page: as many as can be read, and sent every two seconds."""
+_DIGITS = 9
+"""Of the number of a page, less than so many."""
 _ORDER = {"bad": 0, "warn": 1, "busy": 2}
 _FIELDS = ("q", "status", "database", "cause", "sort")
 
@@ -32,7 +34,7 @@ class Query:
     def of(cls, given: Mapping[str, str]) -> Query:
         """Read the parameters of an address; what is not understood is left out."""
         number = given.get("page", "")
-        page = max(1, int(number)) if number.isascii() and number.isdigit() else 1
+        page = max(1, int(number)) if number.isascii() and number.isdigit() and len(number) < _DIGITS else 1
         found = cls(**{name: given.get(name, "").strip() for name in _FIELDS}, page=page)
         return found if found.sort.removeprefix("-") in _KEYS else replace(found, sort="")
 
@@ -93,7 +95,7 @@ class TableList:
 
 
 def table_list(rows: Sequence[TableRow], query: Query) -> TableList:
-    """Return one page of tables."""
+    """Return one page of tables; `rows` are ordered by `urgency`."""
     found = _sorted([row for row in rows if query.takes(row)], query.sort)
     pages = max(1, -(-len(found) // PAGE_ROWS))
     query = replace(query, page=min(query.page, pages))
@@ -117,7 +119,7 @@ def _database(row: TableRow) -> str:
     return row.report.path.partition(".")[0]
 
 
-def _values(chosen: str, values: Any) -> Sequence[str]:  # noqa: ANN401 - an iterable of texts
+def _values(chosen: str, values: Iterable[str]) -> Sequence[str]:
     return sorted({chosen, *values} - {""})
 
 
@@ -127,7 +129,6 @@ def urgency(row: TableRow) -> tuple[int, int, str]:
 
 
 def _sorted(rows: list[TableRow], sort: str) -> list[TableRow]:
-    rows.sort(key=urgency)
     if sort:
         key = _KEYS[sort.removeprefix("-")]
         known = [row for row in rows if key(row) is not None]

@@ -21,7 +21,7 @@ _NAMES_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """One thing that needs attention. `address` lists the tables that have it, where there are several."""
+    """One thing that needs attention. `address` lists the tables that have it, empty where none lists just these."""
 
     what: str
     why: str
@@ -95,8 +95,11 @@ def _several(rows: Sequence[TableRow]) -> Trouble:
     why = f"{found.status}: {names}{more}. "
     why += "" if found.status == condition.LATE else f"{first.path}: {found.message}"
     action = found.action.replace(first.path, "TABLE")
-    query = Query(status=found.status, cause="" if found.status == condition.LATE else first.code)
-    return Trouble(count(len(rows), "table"), why.strip(), rows[0].status.kind, action, query.address())
+    late = found.status == condition.LATE
+    query = Query(status=found.status, cause="" if late else first.code)
+    # Without a code nothing in an address tells these from others of their status.
+    address = query.address() if late or first.code else ""
+    return Trouble(count(len(rows), "table"), why.strip(), rows[0].status.kind, action, address)
 
 
 def _of(number: int, before: Sequence[str]) -> str:

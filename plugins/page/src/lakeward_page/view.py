@@ -102,8 +102,9 @@ def status_view(
     trouble = live.trouble()
     state = Badge("does not answer" if trouble else live.state, "bad" if trouble else _STATES[live.state])
     now_ms = live.wall_ms
-    rows = () if report is None else tuple(table_row(table, now_ms) for table in report.tables)
-    found = tuple(troubles(trouble, report, sorted(rows, key=urgency), now_ms))
+    tables = () if report is None else report.tables
+    rows = sorted((table_row(table, now_ms) for table in tables), key=urgency)
+    found = tuple(troubles(trouble, report, rows, now_ms))
     return StatusView(
         service=service,
         state=state,
