@@ -2,7 +2,7 @@
 
     python class_archive.py FILE
 
-A start of Java takes two thirds of the processor time with it. It is written anew if PySpark is newer; where there is
+A start of Java takes half of the processor time with it. It is written anew if PySpark is newer; where there is
 no Java, none is written. Java itself ignores an archive that does not fit, and one that is not there.
 """
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def reading_lines(path: TablePath, table: Table) -> Mapping[str, str]:
-    """Return a line for each program; all but Trino's show the table as it is now."""
+    """Return a line for each program; each names the newest metadata file, and so the table as it is now."""
     metadata, folder = table.metadata_location, table.location()
     file = metadata.rpartition("/")[2]
     registered = f"schema_name => {_text(path.database)}, table_name => {_text(path.table)}"
