@@ -77,6 +77,7 @@ class World:
         self.store = EmbeddedStore.create(root / "store")
         self.warehouse = Warehouse(root / "warehouse")
         self.processes: list[ServiceProcess] = []
+        self._configured: dict[int, str] = {}
         self.python_path = [self._install(), str(_KIT)]
 
     # --- services -------------------------------------------------------------------------------------------
@@ -123,6 +124,7 @@ class World:
         words = ["--config", str(config), *arguments]
         process = ServiceProcess(words, known | self.environment(log) | environment, log)
         self.processes.append(process)
+        self._configured[process.pid] = config.read_text(encoding="utf-8")
         return process
 
     def environment(self, log: Path) -> dict[str, str]:
@@ -134,9 +136,13 @@ class World:
         }
 
     def serve(self, config: Path) -> ServiceProcess:
-        """Return the service that runs already, else start one."""
+        """Return the service that runs already with this configuration, else end it and start one."""
         living = [process for process in self.processes if process.alive]
-        return living[-1] if living else self.start(config)
+        if living and self._configured[living[-1].pid] == config.read_text(encoding="utf-8"):
+            return living[-1]
+        for process in living:
+            process.end()
+        return self.start(config)
 
     def run_once(self, config: Path, expected: int = 0) -> ServiceProcess:
         """Run a service with `--once` to its end."""
