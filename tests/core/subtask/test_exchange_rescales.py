@@ -58,9 +58,9 @@ def _run_and_die(folder: Path, table: TableSpec, count: int) -> Checkpoint:
     world.memory.stalled = {(one, other) for one in range(count) for other in range(count) if (one + other) % 2}
     world.memory.stalled |= {(0, 0)}
     world.assign(splits())
-    world.turn(25)
+    world.turn(12)
     world.checkpoint()
-    world.turn(25)
+    world.turn(12)
     world.clock.advance(2.0)
     world.idle()
     world.memory.let_go()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lakeward.model.batches import SourceBatch
     from lakeward.model.tables import TableSpec
 
-BUCKET, OFFSET = 2, 333
+BUCKET, OFFSET = 2, 133
 COLUMNS = pa.schema([("id", pa.int64()), ("name", pa.string()), ("note", pa.string())])
 TABLES = pytest.mark.parametrize(
     "table",
@@ -83,7 +83,7 @@ def test_of_rows_that_a_writer_refuses_without_saying_which_the_span_of_each_buc
     world.checkpoint(close_files=True)
     world.turn()
     (failed,) = [event.message for member in world.members for event in member.told(Failed)]
-    spans = r"bucket 0, offsets 3 to 595; bucket 1, offsets 3 to 595"
+    spans = r"bucket 0, offsets 3 to 291; bucket 1, offsets 3 to 291"
     assert re.search(rf"{spans}.*: cannot be written: ArrowCapacityError: not this one$", failed)
 
 

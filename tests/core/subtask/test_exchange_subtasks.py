@@ -129,9 +129,9 @@ def test_a_checkpoint_under_back_pressure_is_restored(tmp_path: Path, table: Tab
     world = ExchangeWorld(tmp_path, table, 2)
     world.memory.stalled = {(0, 1), (1, 0)}
     world.assign(splits())
-    world.turn(25)
+    world.turn(12)
     world.checkpoint(close_files=kind == "close_files")
-    world.turn(25)
+    world.turn(12)
     if kind == "unaligned":
         world.clock.advance(2.0)
         world.idle()

@@ -53,14 +53,14 @@ def world(tmp_path: Path) -> ExchangeWorld:
     world = ExchangeWorld(tmp_path, APPEND, 2)
     world.memory.stalled = {(0, 1), (1, 0)}
     world.assign(splits())
-    world.turn(25)
+    world.turn(12)
     return world
 
 
 def begin_checkpoint(world: ExchangeWorld, kind: str, number: int = 1) -> None:
     """Start a checkpoint that cannot complete: what it cuts is on the way."""
     world.checkpoint(number)
-    world.turn(25)
+    world.turn(12)
     if kind == "unaligned":
         world.clock.advance(2.0)
         world.idle()
@@ -97,7 +97,7 @@ def test_an_aborted_checkpoint_lets_all_go_on_and_the_next_one_is_right(
     begin_checkpoint(world, kind)
     assert world.acked(1) == []
     world.abort(1)
-    world.turn(25)
+    world.turn(12)
     begin_checkpoint(world, kind, 2)
     world.memory.let_go()
     world.turn()
@@ -115,7 +115,7 @@ def test_a_newer_checkpoint_supersedes_one_that_a_subtask_has_not_heard_the_end_
     begin_checkpoint(world, kind)
     quick, late = world.members
     hear_of_the_next(quick)
-    world.turn(25)
+    world.turn(12)
     hear_of_the_next(late)
     world.memory.let_go()
     world.turn()
@@ -133,7 +133,7 @@ def test_an_abort_that_comes_before_the_barrier_and_the_trigger_leaves_nothing_b
     second.tell(CheckpointAborted(checkpoint=1))
     first.tell(Close(checkpoint=1))
     first.tell(TriggerCheckpoint(checkpoint=1))
-    world.turn(25)
+    world.turn(12)
     if kind == "unaligned":
         world.clock.advance(2.0)
         world.idle()

@@ -30,13 +30,13 @@ def with_splits_sent_in_the_window(world: ExchangeWorld, *, unaligned: bool) -> 
     world.memory.stalled = {(0, 1), (1, 0)}
     before, waiting = splits()[:2], splits()[2:]
     world.assign(before)
-    world.turn(25)
+    world.turn(12)
     world.checkpoint()
     world.turn(5)
     for member in world.members:
         assert member.told(Open), "its readers' snapshot is taken: what waited for that goes out"
         member.tell(AssignSplits(splits=[waiting.pop()]))
-    world.turn(25)
+    world.turn(12)
     assert world.acked(1) == [], "the window of the writers' snapshots is still open"
     if unaligned:
         world.clock.advance(2.0)
@@ -88,12 +88,12 @@ def test_the_time_to_be_aligned_counts_from_the_trigger_also_where_the_subtasks_
     world = ExchangeWorld(tmp_path, APPEND, 2)
     world.memory.stalled = {(0, 1), (1, 0)}
     world.assign(splits()[:2])
-    world.turn(25)
+    world.turn(12)
     world.checkpoint()
     world.clock.advance(late_s)  # as if a write took so long
     world.turn(1)
     assert [member.exchange.phase for member in world.members] == [ExchangePhase.RUNNING] * 2
-    world.turn(25)
+    world.turn(12)
     world.memory.let_go()
     world.turn()
     assert (

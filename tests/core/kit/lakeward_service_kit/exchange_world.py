@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from lakeward.model.results import LakeFile
     from lakeward.ports import Address, ExchangeTransport, Receiver, SpillDisk
 
-ROWS, BATCH_ROWS, BUCKETS, PARTITIONS = 600, 20, 4, 16
+ROWS, BATCH_ROWS, BUCKETS, PARTITIONS = 300, 20, 4, 16
 EVERY = list(range(ROWS * BUCKETS))
 REF = reference(0)
 LAYOUT = (PartitionField("identity", "name"),)

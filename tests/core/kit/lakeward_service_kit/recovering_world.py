@@ -90,9 +90,9 @@ def _run_and_die(folder: Path, table: TableSpec, count: int) -> Checkpoint:
     world = narrow(folder, table, count)
     world.memory.stalled = {(0, 1), (1, 0)}
     world.assign(splits())
-    world.turn(25)
+    world.turn(12)
     world.checkpoint()
-    world.turn(25)
+    world.turn(12)
     world.clock.advance(2.0)
     world.idle()
     world.memory.let_go()
