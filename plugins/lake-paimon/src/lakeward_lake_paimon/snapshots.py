@@ -21,7 +21,6 @@ VERSION = 3
 FIRST = 1
 _NAME = re.compile(r"snapshot-(\d+)")
 _TAG = re.compile(r"tag-.+")
-_AT_ONCE = 50
 _LATEST, _EARLIEST = "LATEST", "EARLIEST"
 
 
@@ -143,17 +142,17 @@ class Snapshots:
 class Chain:
     """The snapshots that a table had at one moment, from the head down.
 
-    Each is read when it is come to: where nothing expires them, there are many thousands. The newest are read at once.
-    One that is expired meanwhile is left out.
+    Each is read when it is come to: there may be many thousands, and in a store each costs a request. The head is read
+    at once, as it says what the table is. One that is expired meanwhile is left out.
     """
 
     def __init__(self, snapshots: Snapshots, ids: Sequence[int]) -> None:
-        """Read the newest; `ids` ascend."""
+        """Read the head; `ids` ascend."""
         self._snapshots = snapshots
         self.ids = tuple(reversed(ids))
         self._read: dict[int, Snapshot | None] = {}
-        for number in self.ids[:_AT_ONCE]:
-            self.get(number)
+        if self.ids:
+            self.get(self.ids[0])
 
     def __iter__(self) -> Iterator[Snapshot]:
         """Yield all, the newest first."""
@@ -172,6 +171,10 @@ class Chain:
         if number not in self._read:
             self._read[number] = self._snapshots.read(number) if number in self._known else None
         return self._read[number]
+
+    def is_expired(self, number: int) -> bool:
+        """Return whether a snapshot that there was is below all that are there, or was expired since they were listed."""
+        return number < self.oldest_id or (number in self._known and self.get(number) is None)
 
     @property
     def has_its_head(self) -> bool:

@@ -202,7 +202,7 @@ class Table:
             return found
         kept = kept_stamps(self.storage, self.location)
         newest = newest_stamp(kept)
-        return newest if newest is not None and kept[newest] < self.snapshots.oldest_id else None
+        return newest if newest is not None and self.snapshots.is_expired(kept[newest]) else None
 
     def newest_commit(self) -> Snapshot | None:
         """Return the newest snapshot that carries offsets, which may be a copy of one that was expired.
@@ -217,7 +217,7 @@ class Table:
     def find(self, round_id: RoundId, step: int) -> int | None:
         """Return the id of a round's commit, None if it is not there."""
         wanted = (str(round_id.incarnation), round_id.name, str(step))
-        expired = [self.copy] if self.copy is not None and self._is_expired(self.copy) else []
+        expired = [self.copy] if self.copy is not None and self.snapshots.is_expired(self.copy.id) else []
         return next((one.id for one in chain(self.ours, expired) if round_of(one) == wanted), None)
 
     def head(self) -> LakeHead:
@@ -254,10 +254,6 @@ class Table:
             raise CorruptFileError(path, "an offsets file", "nothing")
         return data
 
-    def _is_expired(self, snapshot: Snapshot) -> bool:
-        """Return whether a snapshot is below all that are there."""
-        return snapshot.id < self.snapshots.oldest_id
-
     def _check_copy(self) -> bool:
         """Return whether the newest commit of ours was expired by another program.
 
@@ -270,7 +266,7 @@ class Table:
         there = self.snapshots.get(copy.id)
         if there is not None and there.delta_manifest_list == copy.delta_manifest_list:
             return False
-        if there is None and self._is_expired(copy):
+        if there is None and self.snapshots.is_expired(copy.id):
             return True
         found = "another snapshot of that number" if there is not None else "it gone"
         message = (
