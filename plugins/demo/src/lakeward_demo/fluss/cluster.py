@@ -18,6 +18,9 @@ HOST = "127.0.0.1"
 _ZOOKEEPER = "org.apache.fluss.shaded.zookeeper3.org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _COORDINATOR = "org.apache.fluss.server.coordinator.CoordinatorServer"
 _TABLET = "org.apache.fluss.server.tablet.TabletServer"
+# A cluster of a demo or a test lives for minutes on a machine that does other things as well: what the second compiler
+# and a concurrent collector compute would come to good only later.
+_SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _OPENS = ("java.base/java.nio", "java.base/java.lang", "java.base/sun.nio.ch")
 _READY_S = 60.0
 _STEP_S = 0.1
@@ -186,6 +189,7 @@ class FlussCluster:
 
     def _process(self, name: str, port: int, arguments: list[str]) -> ServerProcess:
         options = [
+            *_SHORT_LIVED,
             f"-Xmx{self.plan.heap}",
             f"-Djava.io.tmpdir={self.directory / 'tmp'}",
             f"-Dlog4j2.configurationFile={self.directory / 'conf' / 'log4j2.properties'}",
