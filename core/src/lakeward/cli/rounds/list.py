@@ -17,6 +17,7 @@ from lakeward.clock import SystemClock
 from lakeward.model.patterns import matches
 from lakeward.model.tables import TablePath
 from lakeward.observe.format import count, date_time, promise, seconds, size
+from lakeward.observe.round_facts import longest_phase, why
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +30,6 @@ _RUNNING = ("started", "table", "round", "state", "for", "rows#", "splits done#"
 _LIKE_MOST = 3
 """Tables that are named where the one that was asked for has no round."""
 _FAILED = frozenset({"failed", "fenced"})
-_SEQUENTIAL = ("enumerate", "lease", "launch", "job", "commit")
 
 
 @click.command("list")
@@ -150,19 +150,6 @@ def _row(one: RoundReport) -> tuple[object, ...]:
         count(one.rows),
         size(one.size_bytes),
         count(one.files),
-        _longest(one),
+        longest_phase(one),
         why(one),
     )
-
-
-def why(one: RoundReport) -> str:
-    """Return why a round fails or has failed, after its code; empty where it does not."""
-    return f"[{one.code}] {one.reason}" if one.code and one.reason else one.reason
-
-
-def _longest(one: RoundReport) -> str:
-    phases = [(one.timings_s[name], name) for name in _SEQUENTIAL if name in one.timings_s]
-    if not phases:
-        return ""
-    spent, name = max(phases)
-    return f"{name} {seconds(spent)}"
