@@ -224,6 +224,7 @@ def _options(
 
     rounds = RoundHistory(container.files(), service.name)
     complete_ms = rounds.complete_ms()  # before another thread writes
+    live.remembers(rounds.of)
     history = HistoryWriter(rounds)
     container.resources().add("history", history.close)
     last = _last_report(settings)

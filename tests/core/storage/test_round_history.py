@@ -103,6 +103,20 @@ def test_of_each_table_only_the_newest_are_kept(tmp_path: Path) -> None:
     kept = RoundHistory(files, "svc").read()
     assert [one.ended_ms for one in kept] == [*range(5 * KEPT - 1, 4 * KEPT - 1, -1), 0]
     assert len((tmp_path / NAME).read_bytes().splitlines()) <= 3 * (KEPT + 1) + KEPT
+    assert list(history.of(1)) == kept[-2::-1]
+
+
+def test_a_later_start_knows_the_rounds_of_a_table_from_the_beginning(root: str) -> None:
+    """And adds its own; those of a table that it has never heard of are none."""
+    earlier = RoundHistory(SmallFiles(root), "svc")
+    for number in (1, 2):
+        earlier.add(numbered(number))
+    later = RoundHistory(SmallFiles(root), "svc")
+    later.complete_ms()
+    assert later.of(1) == (numbered(1), numbered(2))
+    later.add(numbered(3))
+    assert [one.ended_ms for one in later.of(1)] == [1, 2, 3]
+    assert later.of(2) == ()
 
 
 def test_a_round_is_found_by_its_full_and_by_its_short_name() -> None:

@@ -11,7 +11,9 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lakeward.model.status import ServiceReport
+    from collections.abc import Callable, Sequence
+
+    from lakeward.model.status import RoundReport, ServiceReport
     from lakeward.ports import Clock
 
 STEP_S = 1.0
@@ -39,6 +41,7 @@ class LiveStatus:
         self._report: ServiceReport | None = None
         self._reported_at = 0.0
         self._open: frozenset[Part] = frozenset()
+        self._rounds_of: Callable[[int], Sequence[RoundReport]] = lambda _: ()
 
     @property
     def report(self) -> ServiceReport | None:
@@ -58,6 +61,14 @@ class LiveStatus:
     def update(self, report: ServiceReport) -> None:
         """Take the newest report. Called on the event loop."""
         self._report, self._reported_at = report, self._clock.now()
+
+    def remembers(self, rounds_of: Callable[[int], Sequence[RoundReport]]) -> None:
+        """Take what knows the ended rounds of a table by its id, the oldest first; any thread may ask it."""
+        self._rounds_of = rounds_of
+
+    def rounds_of(self, table_id: int) -> Sequence[RoundReport]:
+        """Return the ended rounds of a table that are kept, the oldest first; none before Spark has started."""
+        return self._rounds_of(table_id)
 
     def opened(self, *parts: Part) -> None:
         """Note what is open. Called by one thread at a time."""

@@ -22,7 +22,7 @@ from lakeward.model.status import RoundReport
 from lakeward.repeated_failure import RepeatedFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from lakeward.storage.small_files import SmallFiles
 
@@ -60,14 +60,15 @@ _LINES, _FIRST_LINES = msgspec.json.Decoder(_Line), msgspec.json.Decoder(_FirstL
 
 
 class RoundHistory:
-    """The ended rounds of one service. Its methods block on disk or store; not thread-safe."""
+    """The ended rounds of one service. Its methods block on disk or store, but for `of`; not thread-safe besides."""
 
     def __init__(self, files: SmallFiles, service: str) -> None:
         self._files = files
         self._name = f"{service}/{HISTORY_FILE}"
         self._lines = -1
         """In the file; below 0 before it was read."""
-        self._kept: dict[int, deque[RoundReport]] = {}
+        self._kept: dict[int, tuple[RoundReport, ...]] = {}
+        """By table id, the oldest first. Each value is replaced as a whole, so other threads may read it."""
 
     def read(self) -> list[RoundReport]:
         """Return the rounds that are kept, the newest first.
@@ -89,6 +90,7 @@ class RoundHistory:
         except StorageError as error:
             _log.warning("the rounds that ended cannot be read", reason=str(error))
             return {}
+        self._keep(records)
         found: dict[int, int] = {}
         for record in records:
             if record.complete_ms is not None:
@@ -102,11 +104,7 @@ class RoundHistory:
             StorageError: the disk or the store refused.
         """
         if self._lines < 0:
-            earlier = self.read()
-            self._kept = {}
-            for one in reversed(earlier):
-                self._add_newest(one)
-            self._lines = len(earlier)
+            self._keep(self.read())
         self._add_newest(record)
         held = sum(map(len, self._kept.values()))
         if is_local(self._files.root) and self._lines < held * _SLACK + KEPT:
@@ -117,8 +115,19 @@ class RoundHistory:
             self._files.write(self._name, b"".join(map(_encoded, ordered)))
             self._lines = held
 
+    def of(self, table_id: int) -> tuple[RoundReport, ...]:
+        """Return the rounds of a table that are kept, the oldest first; none before the file was read. Thread-safe."""
+        return self._kept.get(table_id, ())
+
+    def _keep(self, earlier: Sequence[RoundReport]) -> None:
+        """Take what the file has, the newest first."""
+        self._kept = {}
+        for one in reversed(earlier):
+            self._add_newest(one)
+        self._lines = len(earlier)
+
     def _add_newest(self, record: RoundReport) -> None:
-        self._kept.setdefault(record.table_id, deque(maxlen=KEPT)).append(record)
+        self._kept[record.table_id] = (*self._kept.get(record.table_id, ())[1 - KEPT :], record)
 
     def _append(self, line: bytes) -> None:
         path = Path(self._files.path(self._name))
