@@ -3,7 +3,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from lakeward.cli.reference import error_classes, render_errors
+from lakeward.cli.reference import render_errors
+from lakeward.errors import error_classes
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "errors.md"
 

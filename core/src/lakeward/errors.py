@@ -37,6 +37,22 @@ def code_of(error: BaseException) -> str:
     return error.code if isinstance(error, LakewardError) else LakewardError.code
 
 
+def error_classes() -> list[type[LakewardError]]:
+    """Return all error classes, ordered by code."""
+    found = [one for one in globals().values() if isinstance(one, type) and issubclass(one, LakewardError)]
+    return sorted(found, key=lambda kind: kind.code)
+
+
+def meaning(kind: type[LakewardError]) -> str:
+    """Return what an error means, and who must act: the first line of its docstring."""
+    return (kind.__doc__ or "").splitlines()[0]
+
+
+def meaning_of(code: str) -> str:
+    """Return what errors of a code mean; empty for a code that no error has."""
+    return next((meaning(kind) for kind in error_classes() if kind.code == code), "")
+
+
 class UsageError(LakewardError):
     """The caller did something that is not allowed here; fix the call."""
 

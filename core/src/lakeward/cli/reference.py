@@ -50,7 +50,10 @@ def render_cli() -> str:
 
 def render_errors() -> str:
     """Render `docs/reference/errors.md` from `lakeward.errors`: Markdown, a table of codes, ordered by code."""
-    rows = [f"| {kind.code} | {kind.exit_code} | `{kind.__name__}` | {_first_line(kind)} |" for kind in error_classes()]
+    rows = [
+        f"| {kind.code} | {kind.exit_code} | `{kind.__name__}` | {errors.meaning(kind)} |"
+        for kind in errors.error_classes()
+    ]
     return _ERRORS_HEAD + "\n".join(rows) + "\n"
 
 
@@ -75,12 +78,6 @@ def draw_machines(directory: Path) -> None:
         text = page.read_text(encoding="utf-8")
         if (drawn := diagrams.render(text)) != text:
             page.write_text(drawn, encoding="utf-8")
-
-
-def error_classes() -> list[type[errors.LakewardError]]:
-    """Return all error classes, ordered by code."""
-    found = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.LakewardError)]
-    return sorted(found, key=lambda kind: kind.code)
 
 
 def commands(command: click.Command = lakeward, name: str = "lakeward") -> Iterator[tuple[str, click.Command]]:
@@ -130,10 +127,6 @@ def _parameters(command: click.Command, context: click.Context) -> Iterator[str]
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
-
-
-def _first_line(kind: type[errors.LakewardError]) -> str:
-    return (kind.__doc__ or "").splitlines()[0]
 
 
 if __name__ == "__main__":
