@@ -33,7 +33,7 @@ def shown(page: Page, address: str, *tables: TableReport) -> str:
 
 def listed(page: Page, address: str, *tables: TableReport) -> list[str]:
     part = shown(page, address, *tables).partition('id="tables"')[2]
-    return re.findall(r'<th role="rowheader" scope="row">([^<]+)</th>', part)
+    return re.findall(r'<th role="rowheader" scope="row"><a href="[^"]+">([^<]+)</a></th>', part)
 
 
 THREE = (

@@ -173,7 +173,7 @@ class Chain:
         return self._read[number]
 
     def is_expired(self, number: int) -> bool:
-        """Return whether a snapshot that there was is below all that are there, or was expired since they were listed."""
+        """Return whether a snapshot is below all that are there, or was expired since they were listed."""
         return number < self.oldest_id or (number in self._known and self.get(number) is None)
 
     @property

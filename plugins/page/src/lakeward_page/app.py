@@ -19,10 +19,13 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from lakeward.observe.extend import clock_time, count, is_loopback, seconds, size
+from lakeward.observe.extend import clock_time, count, is_loopback, meaning_of, seconds, size
 from lakeward_page.other_services import OthersSeen
+from lakeward_page.round_page import find_round, round_view
 from lakeward_page.table_list import Query
-from lakeward_page.view import masked_others, status_view
+from lakeward_page.table_page import table_view
+from lakeward_page.tables_view import Badge
+from lakeward_page.view import frame, masked_others, status_view
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from starlette.requests import Request
 
+    from lakeward.model.status import ServiceReport
     from lakeward.observe.extend import LiveStatus
     from lakeward_page.other_services import OtherServices
     from lakeward_page.recent_problems import RecentProblems
@@ -67,7 +71,7 @@ class PageApp:
     """The answers. Each is made on the page's own thread, from values that nobody changes any more."""
 
     def __init__(self, content: PageContent) -> None:
-        """Read the template."""
+        """Read the templates as they are asked for."""
         self._content = content
         loader = FileSystemLoader(_HERE / "templates")
         environment = Environment(
@@ -76,11 +80,12 @@ class PageApp:
         writers: dict[str, Callable[[Any], str]]
         writers = {"clock_time": clock_time, "number": count, "seconds": seconds, "size": size}
         environment.filters |= {name: partial(_or_dash, write) for name, write in writers.items()}
+        environment.globals |= {"meaning_of": meaning_of, "hot": Badge("hot", "warn")}
         # Hundreds of tables have a handful of badges.
         environment.globals["badge"] = lru_cache(maxsize=256)(
             environment.get_template("badge.html").module.badge  # type: ignore[attr-defined]  # a macro of the template
         )
-        self._template = environment.get_template("status.html")
+        self._environment = environment
         self._static = {name: (_HERE / "static" / name).read_bytes() for name in _STATIC}
         self._trouble = ""
 
@@ -91,6 +96,7 @@ class PageApp:
         127.0.0.1.
         """
         answers: dict[str, Answer] = {"/": self._page, "/status.json": self._status, "/metrics": self._metrics}
+        answers |= {"/tables/{path:path}": self._table, "/rounds/{name:path}": self._round}
         answers |= {f"/{name}": self._file_of(name) for name in _STATIC}
         made = {path: _on_a_thread(answer) for path, answer in answers.items()}
         # These two wait for no thread: whoever asks them would restart a service whose page is slow.
@@ -107,7 +113,7 @@ class PageApp:
             if local and (refused := _refused(request.headers.get("host", ""))) is not None:
                 return refused
             try:
-                response = await answer(request.query_params)
+                response = await answer({**request.query_params, **request.path_params})
             except Exception as error:  # noqa: BLE001 - whatever is wrong with the page, the service goes on
                 path, reason = request.url.path, f"{type(error).__name__}: {error}"
                 if reason != self._trouble:
@@ -125,8 +131,33 @@ class PageApp:
         mask = content.problems.without_secrets
         others = OthersSeen() if content.others is None else masked_others(content.others.newest(), mask)
         report, problems = content.live.report, content.problems.newest()
-        view = status_view(content.service, content.live, report, problems, others, query=Query.of(parameters))
-        return Response(self._template.render(view=view), media_type="text/html")
+        view = status_view(content.live, report, problems, others, query=Query.of(parameters))
+        return self._shown("status.html", view, report)
+
+    def _table(self, parameters: Parameters) -> Response:
+        report, path = self._content.live.report, parameters["path"]
+        view = table_view(report, path, self._content.live)
+        if view is None:
+            return self._missing(path, "The service has not reported a table of this name.", report)
+        return self._shown("table.html", view, report)
+
+    def _round(self, parameters: Parameters) -> Response:
+        report, name = self._content.live.report, parameters["name"]
+        found = find_round(self._content.live, name)
+        if found is None:
+            why = "No round of this name runs, or is among those that are kept of each table."
+            return self._missing(f"round {name}", why, report)
+        return self._shown("round.html", round_view(*found, report), report)
+
+    def _missing(self, what: str, why: str, report: ServiceReport | None) -> Response:
+        answer = self._shown("missing.html", {"what": what, "why": why}, report)
+        answer.status_code = 404
+        return answer
+
+    def _shown(self, template: str, view: object, report: ServiceReport | None) -> Response:
+        around = frame(self._content.service, self._content.live, report)
+        text = self._environment.get_template(template).render(view=view, frame=around)
+        return Response(text, media_type="text/html")
 
     def _status(self, _: Parameters) -> Response:
         report = self._content.live.report

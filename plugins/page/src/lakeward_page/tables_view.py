@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from lakeward.observe.extend import (
     ago,
@@ -59,12 +60,14 @@ class Badge:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """One table. `work` is shown instead of the phase, where the phase says no more than the status.
+    """One table, and the address of its page.
 
-    `upkeep` is its newest job of upkeep, empty where there was none since the service started.
+    `work` is shown instead of the phase, where the phase says no more than the status. `upkeep` is its newest job of
+    upkeep, empty where there was none since the service started.
     """
 
     report: TableReport
+    address: str
     status: Badge
     since: str
     phase: Badge
@@ -87,12 +90,23 @@ class RunningRound:
 
     path: str
     name: str
+    address: str
     key: str
     phase: Badge
     splits: int
     splits_done: int
     facts: tuple[tuple[str, str], ...]
     subtasks: tuple[SubtaskRow, ...]
+
+
+def table_address(path: str) -> str:
+    """Return the path of a table's page."""
+    return f"/tables/{quote(path, safe='')}"
+
+
+def round_address(one: RoundReport) -> str:
+    """Return the path of a round's page."""
+    return f"/rounds/{quote(one.short_name)}"
 
 
 def badge(status: str) -> Badge:
@@ -105,6 +119,7 @@ def table_row(table: TableReport, now_ms: int) -> TableRow:
     found = table.shown
     return TableRow(
         report=table,
+        address=table_address(table.path),
         status=badge(found.status),
         since="" if found.since_ms is None else seconds(max(0.0, (now_ms - found.since_ms) / 1000)),
         phase=_phase(table.status),
@@ -134,6 +149,7 @@ def _running(table: TableReport, found: RoundReport, now_ms: int) -> RunningRoun
     return RunningRound(
         path=table.path,
         name=found.round_name,
+        address=round_address(found),
         key=f"round-{table.table_id}",
         phase=_phase(table.status),
         splits=found.splits,

@@ -59,15 +59,21 @@ class OtherRow:
 
 
 @dataclass(frozen=True, slots=True)
-class StatusView:
-    """Everything that the template needs."""
+class Frame:
+    """What stands above and below the content of each page."""
 
     service: str
     state: Badge
-    missing: tuple[str, ...]
     written: str
     facts: tuple[tuple[str, str], ...]
     spark_ui: str
+
+
+@dataclass(frozen=True, slots=True)
+class StatusView:
+    """Everything that the template of the first page needs."""
+
+    missing: tuple[str, ...]
     figures: tuple[Figure, ...]
     headline: str
     """What needs a person, in one line; empty where nothing does."""
@@ -85,8 +91,19 @@ def masked_others(others: OthersSeen, mask: Callable[[str], str]) -> OthersSeen:
     return replace(others, trouble=mask(others.trouble)) if others.trouble else others
 
 
+def frame(service: str, live: LiveStatus, report: ServiceReport | None) -> Frame:
+    """Describe a service in its page's frame; `report` is its newest one."""
+    trouble = live.trouble()
+    return Frame(
+        service=service,
+        state=Badge("does not answer" if trouble else live.state, "bad" if trouble else _STATES[live.state]),
+        written=clock_time(live.wall_ms),
+        facts=() if report is None else tuple(_facts(report, live.wall_ms)),
+        spark_ui="" if report is None else report.spark_ui or "",
+    )
+
+
 def status_view(
-    service: str,
     live: LiveStatus,
     report: ServiceReport | None,
     problems: Sequence[Problem],
@@ -99,19 +116,12 @@ def status_view(
     `live` is what its process knows of it. `report` (its newest one), `problems` (the newest lines of the log) and
     `others` (the other services of the state root) are without secrets.
     """
-    trouble = live.trouble()
-    state = Badge("does not answer" if trouble else live.state, "bad" if trouble else _STATES[live.state])
     now_ms = live.wall_ms
     tables = () if report is None else report.tables
     rows = sorted((table_row(table, now_ms) for table in tables), key=urgency)
-    found = tuple(troubles(trouble, report, rows, now_ms))
+    found = tuple(troubles(live.trouble(), report, rows, now_ms))
     return StatusView(
-        service=service,
-        state=state,
         missing=live.missing() if report is None or report.state == "starting" else (),
-        written=clock_time(now_ms),
-        facts=() if report is None else tuple(_facts(report, now_ms)),
-        spark_ui="" if report is None else report.spark_ui or "",
         figures=() if report is None else tuple(_figures(report, rows, now_ms)),
         headline="" if report is None else headline(rows, len(report.running)),
         troubles=found[:_TROUBLES_SHOWN],

@@ -20,7 +20,7 @@ from lakeward_testing.clock import FakeClock
 if TYPE_CHECKING:
     from starlette.testclient import TestClient
 
-    from lakeward.model.status import ServiceReport
+    from lakeward.model.status import RoundReport, ServiceReport
     from lakeward_page.other_services import OtherServices
 
 
@@ -40,6 +40,10 @@ class Page:
         self.live.opened(*Part)
         self.live.update(report)
         self.metrics.update(report)
+
+    def remember(self, *ended: RoundReport) -> None:
+        """Have rounds that have ended, the oldest first."""
+        self.live.remembers(lambda table_id: tuple(one for one in ended if one.table_id == table_id))
 
     def client(self) -> TestClient:
         """Return a client of its application; errors in it are answers."""
