@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeward_e2e.exchange import DAEMON, assert_nothing_lost, exchange_sections, exchanging_tables
+from lakeward_e2e.kills import NOT_IN_GATE
 from lakeward_testing.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def recovering(world: World, table: AnyTable) -> bool:
     return moved.get("recovery") in {"not_ready", "draining", "none"}
 
 
+@NOT_IN_GATE
 def test_a_service_that_spills_what_it_restores_is_killed_twice_and_loses_no_row(world: World) -> None:
     spill = world.root / "spill"
     spill.mkdir()

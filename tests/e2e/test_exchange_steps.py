@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeward_e2e.exchange import (
-    PHASES,
     STEPS,
     assert_nothing_lost,
     configured,
@@ -15,22 +14,20 @@ from lakeward_e2e.exchange import (
     kill_in_order,
     kills_at,
 )
-from lakeward_e2e.kills import chosen
+from lakeward_e2e.kills import NOT_IN_GATE
 
 if TYPE_CHECKING:
     from lakeward_e2e.world import World
 
-OF_THE_LOG = ["gathering", "received", "overtaken-kept", "files-closed"]
-OF_THE_KEYED = ["connected", "aligning", "segment-written", "before-complete", *PHASES["restore"]]
-"""Steps of each phase with one of the tables; all steps with both of them where all kills are made."""
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.timeout(1200)]
 
 
+@NOT_IN_GATE
 def test_a_worker_that_is_killed_at_any_step_costs_no_row(world: World) -> None:
     """One service lives through all of it; a launch follows each kill."""
     log, keyed = exchanging_tables(world)
     config = configured(world, log, keyed)
-    kills = kills_at(log, chosen(STEPS, OF_THE_LOG), "worker") | kills_at(keyed, chosen(STEPS, OF_THE_KEYED), "worker")
+    kills = kills_at(log, STEPS, "worker") | kills_at(keyed, STEPS, "worker")
     services = kill_in_order(world, config, kills, log, keyed)
     assert_nothing_lost(world, config, log, keyed)
     assert services == world.processes

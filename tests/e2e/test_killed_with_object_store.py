@@ -13,6 +13,7 @@ from lakeward.errors import CorruptFileError
 from lakeward.model.object_store import address_of
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
+from lakeward_e2e.kills import NOT_IN_GATE
 from lakeward_e2e.tables import LogTable, Row
 from lakeward_service_kit.s3_server import S3Server
 from lakeward_testing.waiting import wait_until
@@ -109,6 +110,7 @@ def done_rows(checkpoint: Checkpoint) -> int:
     return results + sum(one.rows for one in (*progress, *round_.progress))
 
 
+@NOT_IN_GATE
 def test_a_killed_service_goes_on_from_its_checkpoint_in_the_store(store_world: StoreWorld) -> None:
     world = store_world.world
     table = LogTable(world.store, "events")

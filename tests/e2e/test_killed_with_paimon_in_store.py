@@ -12,6 +12,7 @@ from lakeward.clock import SystemClock
 from lakeward.model.object_store import address_of
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
+from lakeward_e2e.kills import NOT_IN_GATE
 from lakeward_e2e.tables import KeyTable, LogTable
 from lakeward_lake_paimon.lake import PaimonLake
 from lakeward_lake_paimon.options import PaimonOptions
@@ -83,6 +84,7 @@ def store_world(world: World) -> Iterator[StoreWorld]:
     server.close()
 
 
+@NOT_IN_GATE
 def test_a_killed_service_goes_on_from_its_checkpoint_and_each_row_is_there_once(store_world: StoreWorld) -> None:
     world = store_world.world
     log, keyed = LogTable(world.store, "events"), KeyTable(world.store, "moving")

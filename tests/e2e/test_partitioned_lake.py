@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from lakeward.model.tables import TablePath
+from lakeward_e2e.kills import NOT_IN_GATE
 from lakeward_e2e.tables import KeyTable, LogTable
 from lakeward_testing.waiting import wait_until
 
@@ -111,6 +112,7 @@ def test_partitioned_tables_hold_what_the_source_holds_and_can_be_partitioned_an
     world.assert_clean(*tables)
 
 
+@NOT_IN_GATE
 @pytest.mark.crash
 def test_a_killed_round_of_a_partitioned_table_is_resumed_from_its_checkpoint(world: World) -> None:
     """Without an exchange: each split goes on from its position and the files of its partitions."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakeward_e2e.kills import NOT_IN_GATE
 from lakeward_e2e.tables import KeyTable, LogTable
 from lakeward_testing.waiting import wait_until
 
@@ -41,6 +42,7 @@ def keyed_table(world: World) -> KeyTable:
     return table
 
 
+@NOT_IN_GATE
 def test_a_zombie_whose_successor_has_only_stamped_commits_and_deletes_nothing(world: World) -> None:
     """Both have the same epoch: the stamp alone tells them apart."""
     table = keyed_table(world)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, TypeVar
 
+import pytest
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 T = TypeVar("T")
 ALL = os.environ.get("LAKEWARD_KILLS") == "all"
+NOT_IN_GATE = pytest.mark.skipif(not ALL, reason="too long for the gate: `tox run -e kills-all`")
+"""For tests that take minutes, and of whose kind another one is in the gate."""
 
 
 def chosen(all_cases: Iterable[T], some: Iterable[T]) -> list[T]:
