@@ -132,3 +132,35 @@ def test_a_page_that_is_served_shows_the_others_of_the_state_root(page: Page) ->
         text = Document(answer.read().decode()).text
     shown.close()
     assert "spare \u2713 serving" in text
+
+
+def test_the_page_of_another_service_lists_its_tables_by_addresses_of_its_own(page: Page, root: str) -> None:
+    report(root, "sales", "sales.orders", "sales.items", "sales.carts")
+    page.show(REPORT)
+    page.others = reader(page, root)
+    first = Document(page.client().get("/").text)
+    assert "/services/sales" in [one.get("href") for one in first.all("a")]
+    shown = Document(page.client().get("/services/sales?q=carts").text)
+    assert "1 of 3 tables" in shown.text
+    assert shown.all("form")[0]["action"] == "/services/sales#tables"
+    links = [str(one.get("href")) for one in shown.all("a")]
+    assert "/services/sales?q=carts&sort=-lag#tables" in links
+    assert [one for one in links if one.startswith(("/tables/", "/rounds/"))] == []
+    assert "Last warnings" not in shown.text
+
+
+def test_the_page_of_a_service_that_is_silent_says_so_first(page: Page, root: str) -> None:
+    report(root, "web", "web.clicks", pid=gone())
+    page.show(REPORT)
+    page.others = reader(page, root)
+    text = Document(page.client().get("/services/web").text).text
+    attention = text.partition("Needs attention")[2].partition("Overview")[0]
+    assert "died: process" in attention
+    assert "This is what it reported last." in attention
+
+
+def test_a_service_that_is_not_there_is_answered_with_404(page: Page, root: str) -> None:
+    page.show(REPORT)
+    page.others = reader(page, root)
+    assert page.client().get("/services/nobody").status_code == 404
+    assert page.client().get("/services/demo").status_code == 404

@@ -25,7 +25,7 @@ from lakeward_page.round_page import find_round, round_view
 from lakeward_page.table_list import Query
 from lakeward_page.table_page import table_view
 from lakeward_page.tables_view import Badge
-from lakeward_page.view import frame, masked_others, status_view
+from lakeward_page.view import frame, masked_others, other_frame, other_view, service_address, status_view
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -97,6 +97,7 @@ class PageApp:
         """
         answers: dict[str, Answer] = {"/": self._page, "/status.json": self._status, "/metrics": self._metrics}
         answers |= {"/tables/{path:path}": self._table, "/rounds/{name:path}": self._round}
+        answers |= {"/services/{name:path}": self._service}
         answers |= {f"/{name}": self._file_of(name) for name in _STATIC}
         made = {path: _on_a_thread(answer) for path, answer in answers.items()}
         # These two wait for no thread: whoever asks them would restart a service whose page is slow.
@@ -128,11 +129,26 @@ class PageApp:
 
     def _page(self, parameters: Parameters) -> Response:
         content = self._content
-        mask = content.problems.without_secrets
-        others = OthersSeen() if content.others is None else masked_others(content.others.newest(), mask)
         report, problems = content.live.report, content.problems.newest()
-        view = status_view(content.live, report, problems, others, query=Query.of(parameters))
+        view = status_view(content.live, report, problems, self._others(), query=Query.of(parameters))
         return self._shown("status.html", view, report)
+
+    def _service(self, parameters: Parameters) -> Response:
+        name, now_ms = parameters["name"], self._content.live.wall_ms
+        one = next((one for one in self._others().services if one.name == name), None)
+        if one is None:
+            why = "No other service of this name has reported under checkpoint.root."
+            return self._missing(f"service {name}", why, self._content.live.report)
+        view = other_view(one, now_ms, Query.of(parameters, service_address(name)))
+        text = self._environment.get_template("service.html").render(
+            view=view, frame=other_frame(one, now_ms), home=self._content.service
+        )
+        return Response(text, media_type="text/html")
+
+    def _others(self) -> OthersSeen:
+        others = self._content.others
+        mask = self._content.problems.without_secrets
+        return OthersSeen() if others is None else masked_others(others.newest(), mask)
 
     def _table(self, parameters: Parameters) -> Response:
         report, path = self._content.live.report, parameters["path"]

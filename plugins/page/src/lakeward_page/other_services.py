@@ -37,6 +37,8 @@ class OtherService:
     tables: tuple[str, ...]
     patterns: tuple[str, ...]
     shared: bool
+    report: ServiceReport
+    """What it reported last, as it is in its status file: without secrets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,7 @@ def _other(seen: ServiceSeen, report: ServiceReport, tables: tuple[str, ...], se
         tables=tables,
         patterns=tuple(sorted(binding.patterns)),
         shared=binding.shared,
+        report=report,
     )
 
 

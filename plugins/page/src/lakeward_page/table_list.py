@@ -21,7 +21,10 @@ _FIELDS = ("q", "status", "database", "cause", "sort")
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What the address asks for; an empty text asks for nothing. `sort` has a minus for the greatest first."""
+    """What the address asks for; an empty text asks for nothing. `sort` has a minus for the greatest first.
+
+    `at` is the page that lists the tables.
+    """
 
     q: str = ""
     status: str = ""
@@ -29,13 +32,14 @@ class Query:
     cause: str = ""
     sort: str = ""
     page: int = 1
+    at: str = "/"
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> Query:
+    def of(cls, given: Mapping[str, str], at: str = "/") -> Query:
         """Read the parameters of an address; what is not understood is left out."""
         number = given.get("page", "")
         page = max(1, int(number)) if number.isascii() and number.isdigit() and len(number) < _DIGITS else 1
-        found = cls(**{name: given.get(name, "").strip() for name in _FIELDS}, page=page)
+        found = cls(**{name: given.get(name, "").strip() for name in _FIELDS}, page=page, at=at)
         return found if found.sort.removeprefix("-") in _KEYS else replace(found, sort="")
 
     @property
@@ -48,7 +52,7 @@ class Query:
         asked = replace(self, **({"page": 1} | changes))
         pairs = [(name, getattr(asked, name)) for name in _FIELDS if getattr(asked, name)]
         pairs += [("page", str(asked.page))] if asked.page > 1 else []
-        return f"/?{urlencode(pairs)}#tables" if pairs else "/#tables"
+        return f"{self.at}?{urlencode(pairs)}#tables" if pairs else f"{self.at}#tables"
 
     def takes(self, row: TableRow) -> bool:
         """Return whether a table is one of those that are asked for."""

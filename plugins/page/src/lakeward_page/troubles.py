@@ -52,8 +52,13 @@ def headline(rows: Sequence[TableRow], rounds: int) -> str:
     return f"{', '.join(parts)}."
 
 
-def troubles(trouble: str, report: ServiceReport | None, rows: Sequence[TableRow], now_ms: int) -> Iterator[Trouble]:
-    """Yield what needs attention: the service's own troubles, then those of tables, a cause each."""
+def troubles(
+    trouble: str, report: ServiceReport | None, rows: Sequence[TableRow], now_ms: int, at: str
+) -> Iterator[Trouble]:
+    """Yield what needs attention: the service's own troubles, then those of tables, a cause each.
+
+    `at` is the page that lists the tables.
+    """
     if trouble:
         yield Trouble("Service", trouble, "bad")
     if report is not None and report.lease_message:
@@ -70,7 +75,7 @@ def troubles(trouble: str, report: ServiceReport | None, rows: Sequence[TableRow
         if row.status.kind in {"bad", "warn"} and row.report.shown.message != WAITS_FOR_CATALOG:
             causes.setdefault(_cause(row), []).append(row)
     for alike in causes.values():
-        yield _one(alike[0]) if len(alike) == 1 else _several(alike)
+        yield _one(alike[0]) if len(alike) == 1 else _several(alike, at)
 
 
 def _cause(row: TableRow) -> tuple[str, str]:
@@ -87,7 +92,7 @@ def _one(row: TableRow) -> Trouble:
     return Trouble(row.report.path, f"{found.status}{since}: {found.message}", row.status.kind, found.action)
 
 
-def _several(rows: Sequence[TableRow]) -> Trouble:
+def _several(rows: Sequence[TableRow], at: str) -> Trouble:
     first = rows[0].report
     found = first.shown
     names = ", ".join(row.report.path for row in rows[:_NAMES_SHOWN])
@@ -96,7 +101,7 @@ def _several(rows: Sequence[TableRow]) -> Trouble:
     why += "" if found.status == condition.LATE else f"{first.path}: {found.message}"
     action = found.action.replace(first.path, "TABLE")
     late = found.status == condition.LATE
-    query = Query(status=found.status, cause="" if late else first.code)
+    query = Query(status=found.status, cause="" if late else first.code, at=at)
     # Without a code nothing in an address tells these from others of their status.
     address = query.address() if late or first.code else ""
     return Trouble(count(len(rows), "table"), why.strip(), rows[0].status.kind, action, address)

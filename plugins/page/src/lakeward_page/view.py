@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from lakeward.observe.extend import ago, clock_time, condition, count, date_time, seconds
 from lakeward_page.other_services import OthersSeen
@@ -51,6 +52,7 @@ class OtherRow:
     """Another service of the state root. `message` is empty while it lives."""
 
     name: str
+    address: str
     state: Badge
     message: str
     seen: str
@@ -81,9 +83,15 @@ class StatusView:
     more_troubles: int
     tables: TableList
     rounds: tuple[RunningRound, ...]
-    problems: tuple[ProblemRow, ...]
+    problems: tuple[ProblemRow, ...] | None
+    """None where nobody knows them."""
     others: tuple[OtherRow, ...]
     others_trouble: str
+
+
+def service_address(name: str) -> str:
+    """Return the path of another service's page."""
+    return f"/services/{quote(name, safe='')}"
 
 
 def masked_others(others: OthersSeen, mask: Callable[[str], str]) -> OthersSeen:
@@ -116,21 +124,44 @@ def status_view(
     `live` is what its process knows of it. `report` (its newest one), `problems` (the newest lines of the log) and
     `others` (the other services of the state root) are without secrets.
     """
-    now_ms = live.wall_ms
+    shown = _described(report, live.trouble(), live.wall_ms, query)
+    return replace(
+        shown,
+        missing=live.missing() if report is None or report.state == "starting" else (),
+        problems=tuple(_problem(one) for one in problems),
+        others=tuple(_other(one, live.wall_ms) for one in others.services),
+        others_trouble=others.trouble,
+    )
+
+
+def other_frame(one: OtherService, now_ms: int) -> Frame:
+    """Describe another service of the state root in the frame of its page."""
+    row = _other(one, now_ms)
+    return Frame(one.name, row.state, clock_time(now_ms), tuple(_facts(one.report, now_ms)), one.report.spark_ui or "")
+
+
+def other_view(one: OtherService, now_ms: int, query: Query) -> StatusView:
+    """Describe another service by what it reported last: nobody here knows its log."""
+    silent = "" if one.running or one.state == "stopped" else f"{one.message} This is what it reported last."
+    return _described(one.report, silent, now_ms, query)
+
+
+def _described(report: ServiceReport | None, trouble: str, now_ms: int, query: Query) -> StatusView:
+    """Describe what a report says; the rest of the view is empty."""
     tables = () if report is None else report.tables
     rows = sorted((table_row(table, now_ms) for table in tables), key=urgency)
-    found = tuple(troubles(live.trouble(), report, rows, now_ms))
+    found = tuple(troubles(trouble, report, rows, now_ms, query.at))
     return StatusView(
-        missing=live.missing() if report is None or report.state == "starting" else (),
+        missing=(),
         figures=() if report is None else tuple(_figures(report, rows, now_ms)),
         headline="" if report is None else headline(rows, len(report.running)),
         troubles=found[:_TROUBLES_SHOWN],
         more_troubles=max(0, len(found) - _TROUBLES_SHOWN),
         tables=table_list(rows, query),
         rounds=() if report is None else running_rounds(report),
-        problems=tuple(_problem(one) for one in problems),
-        others=tuple(_other(one, now_ms) for one in others.services),
-        others_trouble=others.trouble,
+        problems=None,
+        others=(),
+        others_trouble="",
     )
 
 
@@ -199,6 +230,7 @@ def _other(one: OtherService, now_ms: int) -> OtherRow:
     kind = _STATES.get(one.state, "rest") if one.running else "rest" if stopped else "warn"
     return OtherRow(
         name=one.name,
+        address=service_address(one.name),
         state=Badge(one.state if one.running or stopped else "silent", kind),
         message="" if one.running else one.message,
         seen=ago(one.written_ms, now_ms),
