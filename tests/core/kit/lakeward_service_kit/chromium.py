@@ -164,8 +164,8 @@ class Tab:
         return " ".join(one.name for one in self.spoken() if one.role == "StaticText")
 
     def run(self, script: str) -> Any:  # noqa: ANN401 - what the script returns
-        """Return the value of an expression of JavaScript in the page."""
-        found = self.call("Runtime.evaluate", expression=script, returnByValue=True)
+        """Return the value of an expression of JavaScript in the page; of a promise what it is kept with."""
+        found = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
 
