@@ -36,6 +36,7 @@ from lakeward.observe.condition import ConditionTracker
 from lakeward.observe.live_status import LiveStatus, Part
 from lakeward.observe.logs import setup_logs
 from lakeward.observe.metrics import ServiceMetrics
+from lakeward.storage.round_history import KEPT
 from lakeward_lake_iceberg.options import IcebergOptions
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
 from lakeward_page.app import PageApp, PageContent
@@ -63,6 +64,8 @@ EAGER_FRESHNESS_S = 0.2
 """Promised for them where it is not to be waited for: a round begins when the service looks for one, each second."""
 CPU_GOAL = 0.05
 """Of a core, at most."""
+REFRESH_S = 2.0
+"""Between two requests of a page that is open."""
 PAGE_GOAL_MS = 50.0
 """The median answer of a page takes at most so long."""
 MEMORY_GOAL, MEMORY_ROOM_MIB = 1.05, 4.0
@@ -119,6 +122,8 @@ class Operated:
         self.live, self.metrics = LiveStatus(clock), ServiceMetrics()
         self.live.opened(*Part)
         self.committed: dict[str, list[float]] = {}
+        self._ended: dict[int, tuple[RoundReport, ...]] = {}
+        self.live.remembers(lambda table_id: self._ended.get(table_id, ()))
         self._conditions = ConditionTracker(None)
         self.service: Service
 
@@ -189,7 +194,27 @@ class Operated:
         self.metrics.update(report)
         status_file.write(str(self.world.directory / "state"), "bench", report)
 
+    @contextmanager
+    def page_open(self) -> Iterator[None]:
+        """Ask for the page every two seconds, as a browser does that shows it."""
+        closed = threading.Event()
+
+        def look() -> None:
+            while not closed.wait(REFRESH_S):
+                self.page_ms("/", times=0)
+
+        browser = threading.Thread(target=look)
+        browser.start()
+        yield
+        closed.set()
+        browser.join()
+
+    def last_round(self, path: TablePath) -> RoundReport:
+        """Return the newest round of a table that has ended."""
+        return self._ended[self.world.store.table(path).table_id][-1]
+
     def _round(self, report: RoundReport) -> None:
+        self._ended[report.table_id] = (*self._ended.get(report.table_id, ())[1 - KEPT :], report)
         if report.outcome == "committed":
             self.committed.setdefault(report.table, []).append(time.perf_counter())
 
@@ -239,12 +264,12 @@ def main() -> int:
 
 def show_processor_time(figures: Figures, operated: Operated, seconds: float) -> None:
     """Show the processor time of the service with nothing to do; with 1 % of the tables busy, rows are tiered in it."""
+    with operated.page_open():
+        share = processor_share(operated, [], seconds)
+    figures.show("idle with a page open", f"{share:.1%} of a core", f"below {CPU_GOAL:.0%}", met=share < CPU_GOAL)
     for paths in ([], operated.busy):
         before = operated.commits(paths)
-        cpu, own, began = time.process_time(), time.thread_time(), time.perf_counter()
-        load_for(operated, paths, seconds)
-        spent = time.process_time() - cpu - (time.thread_time() - own)
-        share = spent / (time.perf_counter() - began)
+        share = processor_share(operated, paths, seconds)
         name, found = "idle", f"{share:.1%} of a core"
         if paths:
             commits = operated.commits(paths) - before
@@ -252,9 +277,18 @@ def show_processor_time(figures: Figures, operated: Operated, seconds: float) ->
         figures.show(name, found, f"below {CPU_GOAL:.0%}", met=share < CPU_GOAL)
 
 
+def processor_share(operated: Operated, paths: list[TablePath], seconds: float) -> float:
+    """Return the share of a core that this process takes, less what this thread does, while some tables get rows."""
+    cpu, own, began = time.process_time(), time.thread_time(), time.perf_counter()
+    load_for(operated, paths, seconds)
+    spent = time.process_time() - cpu - (time.thread_time() - own)
+    return spent / (time.perf_counter() - began)
+
+
 def show_pages(figures: Figures, operated: Operated) -> None:
     """Show how long the page and its documents take to answer."""
-    for address in ("/", "/metrics", "/status.json"):
+    table, name = operated.busy[0], operated.last_round(operated.busy[0]).short_name
+    for address in ("/", f"/tables/{table}", f"/rounds/{name}", "/metrics", "/status.json"):
         taken = operated.page_ms(address)
         median = statistics.median(taken)
         found = f"median {median:.0f} ms, longest {max(taken):.0f} ms"
