@@ -80,7 +80,7 @@ class ServiceMetrics(Collector):
 
 
 def _slots(report: ServiceReport) -> Iterable[Metric]:
-    running = {path: one for path, one in _rounds(report).items() if one.slots_asked}
+    running = {table.path: one for table, one in report.running if one.slots_asked}
     return _families(
         _SLOTS, {path: {"slots": one.slots, "slots_asked": one.slots_asked} for path, one in running.items()}
     )

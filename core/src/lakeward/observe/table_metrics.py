@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 
-from lakeward.observe.condition import STATUSES
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -61,12 +59,12 @@ def table_metrics(report: ServiceReport) -> Iterable[Metric]:
     yield _rounds_ended(report)
     status = GaugeMetricFamily(
         "lakeward_table_status",
-        "1 for the status of a table, as on the status page, else 0.",
+        "1 for the status that a table has, as on the status page; its others have no series.",
         labels=["table", "status"],
     )
     for table in report.tables:
-        for name in STATUSES if table.condition is not None else ():
-            status.add_metric([table.path, name], float(table.condition is not None and table.condition.status == name))
+        if table.condition is not None:
+            status.add_metric([table.path, table.condition.status], 1)
     yield status
 
 
