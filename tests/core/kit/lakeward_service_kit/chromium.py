@@ -176,7 +176,7 @@ class Tab:
         self.call("Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=code, text=text)
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
 
-    def picture(self) -> bytes:
-        """Return a PNG of what is seen of the page."""
-        taken: str = self.call("Page.captureScreenshot")["data"]
+    def picture(self, *, whole: bool = False) -> bytes:
+        """Return a PNG of what is seen of the page, or of all of it."""
+        taken: str = self.call("Page.captureScreenshot", captureBeyondViewport=whole)["data"]
         return b64decode(taken)
