@@ -99,12 +99,16 @@ def test_rows_that_wait_for_a_time_that_the_source_cannot_say_are_not_said_to_ha
         def pending_since_ms(self, table: TableSpec, offsets: Mapping[TableBucket, int]) -> None:
             del table, offsets
 
-    place.table()
+    spec = place.table()
     place.load(10)
     place.source = Silent(place.store)
     (line,) = place.look()
     assert (line.report.lag_rows, line.report.lag_s) == (10, None)
     assert line.report.shown.message == "Never tiered; 10 rows wait. No service is running."
+    place.commit(spec, 4)
+    report = TableReport(str(PATH), spec.table_id, "committed", "", 0, None, 1, 4, None, complete_ms=1234)
+    (line,) = place.look(reports={str(PATH): report}, running=True)
+    assert (line.report.lag_rows, line.report.lag_s, line.report.complete_ms) == (6, None, 1234)
 
 
 @pytest.mark.parametrize("running", [True, False])

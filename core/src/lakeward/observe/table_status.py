@@ -152,13 +152,15 @@ def _table_line(source: Source, lake: LakeHeads, table: TableSpec, context: Stat
         report = structs.replace(report, complete_ms=None if known is None else known.complete_ms)
         return TableLine(_judged(report, structs.replace(at, wrong=UNREADABLE, why=str(error))))
     lag_rows = sum(_waiting(state, offsets) for state in states)
+    # A source without write times cannot say it: what the service said last is true still.
+    complete_to_ms = known.complete_ms if since_ms is None and known is not None else since_ms
     report = structs.replace(
         report,
         never_tiered=commit is None,
         committed_ms=None if commit is None else commit.timestamp_ms,
         lag_rows=lag_rows,
         lag_s=_lag_s(lag_rows, since_ms, context.now_ms),
-        complete_ms=_complete_ms(lag_rows, since_ms, context.now_ms, tiered=commit is not None),
+        complete_ms=_complete_ms(lag_rows, complete_to_ms, context.now_ms, tiered=commit is not None),
     )
     return TableLine(
         _judged(report, at),

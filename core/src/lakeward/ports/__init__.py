@@ -36,6 +36,8 @@ from lakeward.ports.source import Source as Source
 from lakeward.ports.source import SourceReader as SourceReader
 from lakeward.ports.source import SplitSize as SplitSize
 from lakeward.ports.source import TableQueue as TableQueue
+from lakeward.ports.source import UntimedSource as UntimedSource
+from lakeward.ports.source import has_write_times as has_write_times
 from lakeward.ports.spill import SpillDisk as SpillDisk
 from lakeward.ports.spill import SpillFolder as SpillFolder
 from lakeward.ports.transport import Address as Address

@@ -80,7 +80,10 @@ class Source(TableQueue, Protocol):
         ...
 
     def pending_since_ms(self, table: TableSpec, offsets: Mapping[TableBucket, int]) -> int | None:
-        """Return the time of the oldest record not contained in `offsets`, in ms since 1970; None if there is none."""
+        """Return the time of the oldest record not contained in `offsets`, in ms since 1970; None if there is none.
+
+        A source without write times (`UntimedSource`) always returns None.
+        """
         ...
 
     def lake_record(self, table: TableSpec) -> LakeRecord | None:
@@ -143,6 +146,22 @@ class SizedSource(Protocol):
             SourceError: the source cannot answer.
         """
         ...
+
+
+@runtime_checkable
+class UntimedSource(Protocol):
+    """A source whose records may have no write times. Optional: one that does not say has them.
+
+    Without them `pending_since_ms` returns None though records wait, `__timestamp` is -1 ms as that of a snapshot's
+    row, and for how long rows have waited is unknown.
+    """
+
+    has_write_times: bool
+
+
+def has_write_times(source: Source) -> bool:
+    """Return whether a source knows when each record was written."""
+    return source.has_write_times if isinstance(source, UntimedSource) else True
 
 
 class SourceReader(Protocol):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from lakeward.coordinator.workers.calls import call
+from lakeward.ports import has_write_times
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,16 +38,23 @@ class LagAfterCommit:
 
     async def ask(self, spec: TableSpec, offsets: Mapping[TableBucket, int]) -> None:
         """Ask for the oldest row that is not in the lake, which has these offsets."""
-        work = partial(self._source.pending_since_ms, spec, offsets)
+        work = partial(self._lag_s, spec, offsets)
         self._running += 1
         try:
-            since = await call(work, what=f"lag of {spec.path}", timeout_s=self._limit_s)
+            lag_s = await call(work, what=f"lag of {spec.path}", timeout_s=self._limit_s)
         except Exception as error:  # noqa: BLE001 - the round has committed, whatever this is; the next one asks again
             _log.warning("the lag after a commit is not known", reason=str(error))
             return
         finally:
             self._running -= 1
-        lag_s = 0.0 if since is None else max(0.0, (self._clock.wall_ms() - since) / 1000)
         table = self._tables.get(spec.table_id)
         if table is not None:
             table.history.note_lag(lag_s, self._clock.wall_ms())
+
+    def _lag_s(self, spec: TableSpec, offsets: Mapping[TableBucket, int]) -> float | None:
+        """Return for how long the oldest row has waited, None where rows wait whose source has no times. Blocking."""
+        if not has_write_times(self._source):
+            waits = any(state.end > offsets.get(state.bucket, state.start) for state in self._source.buckets(spec))
+            return None if waits else 0.0
+        since = self._source.pending_since_ms(spec, offsets)
+        return 0.0 if since is None else max(0.0, (self._clock.wall_ms() - since) / 1000)

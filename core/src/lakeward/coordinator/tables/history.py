@@ -61,8 +61,14 @@ class History:
             since_ms = before.failing_since_ms or facts.ended_ms
             self.note(failing_since_ms=since_ms, failure=facts.reason, code=facts.code)
 
-    def note_lag(self, lag_s: float, now_ms: int) -> None:
-        """Note how far behind the table was after a commit: seconds, at a time in milliseconds since 1970."""
+    def note_lag(self, lag_s: float | None, now_ms: int) -> None:
+        """Note how far behind the table was after a commit: seconds, at a time in milliseconds since 1970.
+
+        None: rows wait, and nobody knows since when.
+        """
+        if lag_s is None:
+            self.waiting_since_ms, self.caught_up = None, False
+            return
         complete_ms = now_ms - round(lag_s * 1000)
         self.note(complete_ms=complete_ms)
         self.note_waiting(complete_ms if lag_s else None)
