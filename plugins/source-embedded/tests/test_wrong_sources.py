@@ -61,6 +61,10 @@ class KnowsNothingOfWaitingRecords(EmbeddedSource):
         return None
 
 
+class SaysThatItHasNoWriteTimes(EmbeddedSource):
+    has_write_times = False
+
+
 class SaysSinceWhenTheNewestBucketWaits(EmbeddedSource):
     def pending_since_ms(self, table: TableSpec, offsets: Mapping[TableBucket, int]) -> int | None:
         ends = {state.bucket: state.end for state in self.buckets(table)}
@@ -266,6 +270,11 @@ WRONG: list[tuple[type[EmbeddedSource], str, str]] = [
         KnowsNothingOfWaitingRecords,
         "test_pending_since_is_the_time_of_the_oldest_record",
         r"pending_since_ms, where records from offset 0 on are not in the lake: expected \d+, found None",
+    ),
+    (
+        SaysThatItHasNoWriteTimes,
+        "test_a_source_without_write_times_says_so",
+        "has_write_times of the source: expected True, found False",
     ),
     (
         SaysSinceWhenTheNewestBucketWaits,

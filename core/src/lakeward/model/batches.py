@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakeward.errors import LogGapError, RowCountError
-from lakeward.model.tables import CHANGE_COLUMN, NO_OFFSET, OFFSET_COLUMN, TIMESTAMP_COLUMN, Change
+from lakeward.model.tables import CHANGE_COLUMN, NO_OFFSET, NO_TIME_MS, OFFSET_COLUMN, TIMESTAMP_COLUMN, Change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +20,6 @@ SYSTEM_FIELDS = (
     pa.field(TIMESTAMP_COLUMN, pa.timestamp("us", tz="UTC"), nullable=False),
 )
 """The columns that every batch of a source has after the user's; `SourceBatch` says what they hold."""
-_SNAPSHOT_MS = -1
 
 ROWS_LEAST = 65_536
 """Small parts are concatenated up to so many rows: below that the work per batch costs more than the copy."""
@@ -38,7 +37,8 @@ class SourceBatch:
 
     `records` has the user's columns in the order of the table's schema, then `__change` (uint8, see `Change`),
     `__offset` (int64) and `__timestamp` (timestamp[us, UTC], commit time). Rows of a KV snapshot have change
-    INSERT, offset -1 and timestamp -1 ms. A batch without rows still moves `next_offset`.
+    INSERT, offset -1 and timestamp -1 ms; so is the timestamp of a record whose source has no write times. A batch
+    without rows still moves `next_offset`.
 
     `next_offset` is the first log offset not yet read; for a snapshot split the split's `log_offset`, or a later one
     if the snapshot is live. `decode_s` is the share of the time of reading it that its decoding took, where the source
@@ -65,7 +65,7 @@ def log_records(
     """Add the system columns to rows of a log; `schema` is the table's `batch_schema`.
 
     `changes` is a `Change` for each row (an array of uint8), or one for all of them. `first_offset` is that of the
-    first row; the others follow without a hole. `timestamp_ms` is their commit time, in ms since 1970.
+    first row; the others follow without a hole. `timestamp_ms` is their commit time, in ms since 1970, or `NO_TIME_MS`.
     """
     offsets = np.arange(first_offset, first_offset + len(rows), dtype=np.int64)
     return _with_system_columns(schema, rows, changes, offsets, timestamp_ms)
@@ -73,9 +73,7 @@ def log_records(
 
 def snapshot_records(schema: pa.Schema, rows: pa.RecordBatch) -> pa.RecordBatch:
     """Add the system columns to rows of a KV snapshot. Arguments as of `log_records`."""
-    return _with_system_columns(
-        schema, rows, Change.INSERT, np.full(len(rows), NO_OFFSET, dtype=np.int64), _SNAPSHOT_MS
-    )
+    return _with_system_columns(schema, rows, Change.INSERT, np.full(len(rows), NO_OFFSET, dtype=np.int64), NO_TIME_MS)
 
 
 def _with_system_columns(

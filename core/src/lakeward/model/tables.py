@@ -24,6 +24,8 @@ TIMESTAMP_COLUMN = "__timestamp"
 RESERVED_COLUMNS = frozenset({CHANGE_COLUMN, BUCKET_COLUMN, OFFSET_COLUMN, TIMESTAMP_COLUMN})
 NO_OFFSET = -1
 """`__offset` of a row that comes from a KV snapshot (fluss.md, "Lake snapshots"); its `__timestamp` is -1 ms."""
+NO_TIME_MS = -1
+"""`__timestamp` of a row whose write time nobody knows, in ms since 1970."""
 
 
 class Change:

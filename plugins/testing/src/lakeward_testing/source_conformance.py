@@ -61,6 +61,7 @@ class SourceConformance(SourceReadingConformance):
     @pytest.mark.parametrize("end", ["release", "drop", "expiry", "moved"])
     @upsert
     def test_snapshot_goes_once_its_lease_has_ended(self, world: SourceWorld, end: str) -> None:
+        self.needs("has_primary_keys")
         _, snapshot = snapshotted(world)
         leases = world.source.leases
         leases.acquire("lease-a", 600, {snapshot.bucket: snapshot.snapshot_id})
@@ -78,6 +79,7 @@ class SourceConformance(SourceReadingConformance):
 
     @upsert
     def test_acquiring_again_renews(self, world: SourceWorld) -> None:
+        self.needs("has_primary_keys")
         _, snapshot = snapshotted(world)
         for _ in range(3):
             world.source.leases.acquire("lease-a", 600, {snapshot.bucket: snapshot.snapshot_id})
@@ -88,6 +90,7 @@ class SourceConformance(SourceReadingConformance):
 
     @upsert
     def test_acquiring_one_bucket_leaves_the_lease_its_others(self, world: SourceWorld) -> None:
+        self.needs("has_primary_keys")
         spec = world.create(PATH, primary_key=True, buckets=3)
         world.write(PATH, [(UPSERT, number, "n") for number in range(MANY)])
         world.snapshot(PATH)
@@ -103,6 +106,7 @@ class SourceConformance(SourceReadingConformance):
 
     @upsert
     def test_one_lease_does_not_release_another_ones_snapshot(self, world: SourceWorld) -> None:
+        self.needs("has_primary_keys")
         _, snapshot = snapshotted(world)
         for lease_id in ("lease-a", "lease-b"):
             world.source.leases.acquire(lease_id, 600, {snapshot.bucket: snapshot.snapshot_id})
@@ -113,6 +117,7 @@ class SourceConformance(SourceReadingConformance):
 
     @upsert
     def test_releasing_and_dropping_what_is_not_there_is_no_error(self, world: SourceWorld) -> None:
+        self.needs("has_primary_keys")
         _, snapshot = snapshotted(world)
 
         with expect_no_error("leases.release under an id that there is not"):
@@ -124,7 +129,7 @@ class SourceConformance(SourceReadingConformance):
 
     @chaos
     def test_old_server_says_that_it_has_no_lease_api(self, world: SourceWorld) -> None:
-        self.needs("can_be_old")
+        self.needs("can_be_old", "has_primary_keys")
         _, snapshot = snapshotted(world)
         world.set_lease_api(on=False)
 
@@ -140,26 +145,31 @@ class SourceConformance(SourceReadingConformance):
     # --- tables and buckets --------------------------------------------------------------------------------------
 
     def test_tables_are_listed_and_found_by_name(self, world: SourceWorld) -> None:
-        spec = world.create(PATH, primary_key=True)
-        other = world.create(OTHER, primary_key=False, partitioned=True, buckets=3)
+        spec = world.create(PATH, primary_key=self.has_primary_keys)
+        other = world.create(OTHER, primary_key=False, partitioned=self.has_partitions, buckets=3)
 
-        listed, created = {table.table_id for table in world.source.tables()}, {spec.table_id, other.table_id}
-        assert listed == created, mismatch("tables: ids of the tables", created, listed)
+        created = {spec.table_id, other.table_id}
+        enabled = created if self.has_tiering_queue else set()
+        listed = {table.table_id for table in world.source.tables()}
+        assert listed == enabled, mismatch("tables: ids of the tables", enabled, listed)
         found_ids = {table.table_id for table in world.source.all_tables()}
         assert created <= found_ids, mismatch("all_tables: ids, those of `tables` among them", created, found_ids)
         table = world.source.table(OTHER)
-        found, expected = (table.buckets, table.partition_keys, table.has_primary_key), (3, ("day",), False)
+        found = (table.buckets, table.partition_keys, table.has_primary_key)
+        expected = (3, ("day",) if self.has_partitions else (), False)
         said = mismatch("table: buckets, partition keys and whether it has a primary key", expected, found)
         assert found == expected, said
 
     def test_buckets_come_in_order_with_ends_and_partitions(self, world: SourceWorld) -> None:
-        spec = world.create(PATH, primary_key=True, partitioned=True, buckets=2)
+        parts = self.has_partitions
+        spec = world.create(PATH, primary_key=self.has_primary_keys, partitioned=parts, buckets=2)
         for day in ("mon", "tue"):
             world.write(PATH, [(UPSERT, number, "n") for number in range(20)], day)
 
         states = world.source.buckets(spec)
 
-        partitions, expected = [state.partition for state in states], [("mon",), ("mon",), ("tue",), ("tue",)]
+        partitions = [state.partition for state in states]
+        expected = [("mon",), ("mon",), ("tue",), ("tue",)] if parts else [(), ()]
         said = mismatch("buckets: partitions, in the order of their ids", expected, partitions)
         assert partitions == expected, said
         keys = [state.bucket.sort_key() for state in states]
@@ -176,10 +186,10 @@ class SourceConformance(SourceReadingConformance):
 
     @chaos
     def test_dropped_and_recreated_table_is_another_one(self, world: SourceWorld) -> None:
-        old = world.create(PATH, primary_key=True)
+        old = world.create(PATH, primary_key=self.has_primary_keys)
         world.write(PATH, [(UPSERT, 1, "a")])
         world.drop(PATH)
-        new = world.create(PATH, primary_key=True)
+        new = world.create(PATH, primary_key=self.has_primary_keys)
 
         assert new.table_id != old.table_id, (
             f"a table that was dropped and made anew: expected another table id, found {new.table_id} again"
@@ -193,6 +203,7 @@ class SourceConformance(SourceReadingConformance):
 
     @chaos
     def test_dropping_a_table_asks_no_lease(self, world: SourceWorld) -> None:
+        self.needs("has_primary_keys")
         _, snapshot = snapshotted(world)
         world.source.leases.acquire("lease-a", 600, {snapshot.bucket: snapshot.snapshot_id})
         world.drop(PATH)
@@ -201,7 +212,7 @@ class SourceConformance(SourceReadingConformance):
 
     @upsert
     def test_added_column_raises_the_schema_id(self, world: SourceWorld) -> None:
-        spec = world.create(PATH, primary_key=True)
+        spec = world.create(PATH, primary_key=self.has_primary_keys)
         world.add_column(PATH, "note")
 
         changed = world.source.table(PATH)
@@ -216,6 +227,7 @@ class SourceConformance(SourceReadingConformance):
         assert changed.table_id == spec.table_id, said
 
     def test_pending_since_is_the_time_of_the_oldest_record_that_offsets_lack(self, world: SourceWorld) -> None:
+        self.needs("has_write_times")
         spec = world.create(PATH, primary_key=False)
         bucket = only_bucket(world, spec).bucket
         since = world.source.pending_since_ms(spec, {})
@@ -233,6 +245,7 @@ class SourceConformance(SourceReadingConformance):
         assert since is None, mismatch("pending_since_ms, where all records are in the lake", None, since)
 
     def test_pending_since_is_that_of_the_bucket_which_waits_longest(self, world: SourceWorld) -> None:
+        self.needs("has_write_times", "has_partitions")
         spec = world.create(PATH, primary_key=False, partitioned=True)
         for day in ("mon", "tue"):
             world.write(PATH, [(UPSERT, 1, "n")], day)
@@ -250,7 +263,21 @@ class SourceConformance(SourceReadingConformance):
 
     # --- the tiering queue ---------------------------------------------------------------------------------------
 
+    def test_a_source_without_a_queue_hands_out_nothing_and_lets_nobody_keep_a_table(self, world: SourceWorld) -> None:
+        if self.has_tiering_queue:
+            pytest.skip("declared: has_tiering_queue = True")
+        spec = world.create(PATH, primary_key=False)
+
+        check_nothing_due(world, "the source has no queue")
+        response = world.source.heartbeat(HeartbeatRequest(renewed=(TableEpoch(spec.table_id, 1, 0),)))
+        check_refused(response, {spec.table_id: Refusal.NOT_TIERING}, "that renews a table which was never handed out")
+        made = world.source.make_due([PATH])
+        assert made is False, mismatch("make_due of a source without a queue", False, made)
+        record = world.source.lake_record(spec)
+        assert record is None, mismatch("lake_record of a source without a queue", None, record)
+
     def test_table_is_handed_to_one_caller(self, world: SourceWorld) -> None:
+        self.needs("has_tiering_queue")
         spec = world.create(PATH, primary_key=False)
 
         assignment = request_table(world)
@@ -264,6 +291,7 @@ class SourceConformance(SourceReadingConformance):
         check_nothing_due(world, "the only table is another caller's")
 
     def test_table_is_not_handed_out_unless_one_is_asked_for(self, world: SourceWorld) -> None:
+        self.needs("has_tiering_queue")
         world.create(PATH, primary_key=False)
 
         found = world.source.heartbeat(HeartbeatRequest()).assignment
@@ -273,6 +301,7 @@ class SourceConformance(SourceReadingConformance):
         request_table(world)
 
     def test_renewed_table_is_kept(self, world: SourceWorld) -> None:
+        self.needs("has_tiering_queue")
         world.create(PATH, primary_key=False)
         assignment = request_table(world)
         for _ in range(4):
@@ -283,6 +312,7 @@ class SourceConformance(SourceReadingConformance):
 
     @chaos
     def test_silent_holder_is_fenced_and_the_table_given_away_under_a_higher_epoch(self, world: SourceWorld) -> None:
+        self.needs("has_tiering_queue")
         spec = world.create(PATH, primary_key=False)
         first = request_table(world)
         world.advance(world.tiering_timeout_s * 1.5)
@@ -303,6 +333,7 @@ class SourceConformance(SourceReadingConformance):
         check_refused(response, {}, "that renews a table which was silent callers' before")
 
     def test_finished_table_waits_out_its_freshness(self, world: SourceWorld) -> None:
+        self.needs("has_tiering_queue")
         world.create(PATH, primary_key=False, freshness_s=60)
         assignment = request_table(world)
         world.source.heartbeat(HeartbeatRequest(finished=(epoch_of(assignment),)))
@@ -315,6 +346,7 @@ class SourceConformance(SourceReadingConformance):
         )
 
     def test_forced_and_failed_tables_come_back_at_once(self, world: SourceWorld) -> None:
+        self.needs("has_tiering_queue")
         spec = world.create(PATH, primary_key=False, freshness_s=3600)
         forced = request_table(world)
         again = world.source.heartbeat(
@@ -333,6 +365,7 @@ class SourceConformance(SourceReadingConformance):
 
     @chaos
     def test_finished_twice_is_accepted(self, world: SourceWorld) -> None:
+        self.needs("has_tiering_queue")
         world.create(PATH, primary_key=False)
         held = epoch_of(request_table(world))
         world.source.heartbeat(HeartbeatRequest(finished=(held,)))
@@ -343,6 +376,7 @@ class SourceConformance(SourceReadingConformance):
 
     @chaos
     def test_renewing_a_finished_table_is_refused(self, world: SourceWorld) -> None:
+        self.needs("has_tiering_queue")
         spec = world.create(PATH, primary_key=False)
         held = epoch_of(request_table(world))
         world.source.heartbeat(HeartbeatRequest(finished=(held,)))
@@ -352,6 +386,7 @@ class SourceConformance(SourceReadingConformance):
 
     @chaos
     def test_dropped_table_and_another_coordinator_are_refused(self, world: SourceWorld) -> None:
+        self.needs("has_tiering_queue")
         spec = world.create(PATH, primary_key=False)
         other = world.create(OTHER, primary_key=False)
         held_tables = [epoch_of(request_table(world)), epoch_of(request_table(world))]
@@ -369,6 +404,7 @@ class SourceConformance(SourceReadingConformance):
         check_refused(response, expected, "that renews a dropped table, and one under another coordinator's epoch")
 
     def test_table_made_due_is_handed_out_at_once(self, world: SourceWorld) -> None:
+        self.needs("has_tiering_queue")
         world.create(PATH, primary_key=False, freshness_s=3600)
         world.source.heartbeat(HeartbeatRequest(finished=(epoch_of(request_table(world)),)))
 
@@ -383,7 +419,8 @@ class SourceConformance(SourceReadingConformance):
     # --- lake offsets --------------------------------------------------------------------------------------------
 
     def test_prepared_offsets_can_be_read_and_are_not_on_record(self, world: SourceWorld) -> None:
-        spec = world.create(PATH, primary_key=True, partitioned=True, buckets=2)
+        self.needs("has_tiering_queue")
+        spec = world.create(PATH, primary_key=self.has_primary_keys, partitioned=self.has_partitions, buckets=2)
         world.write(PATH, [(UPSERT, number, "n") for number in range(9)])
         offsets = {state.bucket: state.end for state in world.source.buckets(spec)}
 
@@ -395,6 +432,7 @@ class SourceConformance(SourceReadingConformance):
         assert record is None, mismatch("lake_record after prepare, without a commit", None, record)
 
     def test_committed_snapshot_is_on_record(self, world: SourceWorld) -> None:
+        self.needs("has_tiering_queue")
         spec, bucket = logged(world)
         for snapshot_id, offset in ((900, 1), (17, 2)):
             prepared = world.source.prepare(spec, {bucket: offset})
@@ -404,7 +442,7 @@ class SourceConformance(SourceReadingConformance):
 
     @chaos
     def test_same_commit_twice_is_one(self, world: SourceWorld) -> None:
-        self.needs("commit_is_idempotent")
+        self.needs("has_tiering_queue", "commit_is_idempotent")
         spec, bucket = logged(world)
         prepared = world.source.prepare(spec, {bucket: 2})
         for _ in range(2):
@@ -416,6 +454,7 @@ class SourceConformance(SourceReadingConformance):
 
     @chaos
     def test_commit_for_a_dropped_table_is_refused(self, world: SourceWorld) -> None:
+        self.needs("has_tiering_queue")
         spec, bucket = logged(world)
         prepared = world.source.prepare(spec, {bucket: 2})
         world.drop(PATH)

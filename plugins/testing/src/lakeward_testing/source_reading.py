@@ -11,10 +11,12 @@ import pytest
 from lakeward.errors import CorruptFileError, LogGapError, LogTruncatedError, SnapshotGoneError
 from lakeward.model.tables import (
     CHANGE_COLUMN,
+    NO_TIME_MS,
     OFFSET_COLUMN,
     TIMESTAMP_COLUMN,
     Change,
 )
+from lakeward.ports import has_write_times
 from lakeward_testing.expectations import expect_error, mismatch
 from lakeward_testing.levels import Conformance, chaos, upsert
 from lakeward_testing.source_steps import (
@@ -56,6 +58,14 @@ class SourceReadingConformance(Conformance):
     """Registering a lake snapshot twice is one registration."""
     can_make_due = True
     """`make_due` hands a table out before it is due. False: it returns False."""
+    has_tiering_queue = True
+    """Tables are handed out, and their lake snapshots are kept on record. False: no table is lake-enabled."""
+    has_primary_keys = True
+    """Tables can have a primary key, KV snapshots and leases on them. False: all are logs."""
+    has_partitions = True
+    """Tables can be partitioned."""
+    has_write_times = True
+    """Each record has the time of its write. False: the source says so (`UntimedSource`)."""
 
     @pytest.fixture
     def world(self) -> SourceWorld | Iterator[SourceWorld]:
@@ -149,6 +159,7 @@ class SourceReadingConformance(Conformance):
         check_values(read_log(world, spec, 0, 2), CHANGE_COLUMN, [Change.APPEND] * 2, "read_log of a log table")
 
     def test_timestamp_is_the_time_of_the_write(self, world: SourceWorld) -> None:
+        self.needs("has_write_times")
         spec = world.create(PATH, primary_key=False)
         world.write(PATH, [(UPSERT, 1, "a")])
         world.advance(10)
@@ -161,8 +172,23 @@ class SourceReadingConformance(Conformance):
             f"apart, found {second - first}"
         )
 
+    def test_a_source_without_write_times_says_so_and_gives_none(self, world: SourceWorld) -> None:
+        said = has_write_times(world.source)
+        assert said is self.has_write_times, mismatch("has_write_times of the source", self.has_write_times, said)
+        if self.has_write_times:
+            return
+        spec = world.create(PATH, primary_key=False)
+        world.write(PATH, [(UPSERT, 1, "a")])
+
+        found = joined(read_log(world, spec, 0, 1)).column(TIMESTAMP_COLUMN).cast(pa.int64()).to_pylist()
+        where = f"read_log of a source without write times: column {TIMESTAMP_COLUMN!r}, in microseconds"
+        assert found == [1000 * NO_TIME_MS], mismatch(where, [1000 * NO_TIME_MS], found)
+        since = world.source.pending_since_ms(spec, {})
+        assert since is None, mismatch("pending_since_ms of a source without write times", None, since)
+
     @upsert
     def test_changes_say_what_became_of_the_row(self, world: SourceWorld) -> None:
+        self.needs("has_primary_keys")
         spec = world.create(PATH, primary_key=True)
         world.write(PATH, [(UPSERT, 1, "a")])
         world.write(PATH, [(UPSERT, 1, "b"), (DELETE, 9, "")])
@@ -223,6 +249,7 @@ class SourceReadingConformance(Conformance):
 
     @upsert
     def test_snapshot_and_the_log_after_it_are_the_table(self, world: SourceWorld) -> None:
+        self.needs("has_primary_keys")
         spec = world.create(PATH, primary_key=True)
         world.write(PATH, [(UPSERT, number, "old") for number in range(10)])
         world.write(PATH, [(UPSERT, 1, "new"), (DELETE, 2, "")])
@@ -244,6 +271,7 @@ class SourceReadingConformance(Conformance):
 
     @upsert
     def test_snapshot_rows_are_inserts_without_offset_and_time(self, world: SourceWorld) -> None:
+        self.needs("has_primary_keys")
         spec, snapshot = snapshotted(world)
 
         batches = read_snapshot(world, spec, snapshot)
@@ -258,6 +286,7 @@ class SourceReadingConformance(Conformance):
     @pytest.mark.parametrize("skipped", [0, 1, 6, 12, 13])
     @upsert
     def test_snapshot_goes_on_after_the_rows_that_are_skipped(self, world: SourceWorld, skipped: int) -> None:
+        self.needs("has_primary_keys")
         spec = world.create(PATH, primary_key=True)
         world.write(PATH, [(UPSERT, number, f"n{number}") for number in range(8)])
         world.snapshot(PATH)
@@ -276,6 +305,7 @@ class SourceReadingConformance(Conformance):
 
     @chaos
     def test_snapshot_with_fewer_rows_than_are_skipped_is_an_error(self, world: SourceWorld) -> None:
+        self.needs("has_primary_keys")
         spec, snapshot = snapshotted(world)
 
         where = "read_snapshot of 2 rows with skip_rows = 3"
@@ -284,6 +314,7 @@ class SourceReadingConformance(Conformance):
 
     @upsert
     def test_snapshot_reads_null_in_a_column_that_came_later(self, world: SourceWorld) -> None:
+        self.needs("has_primary_keys")
         _, snapshot = snapshotted(world)
         world.add_column(PATH, "note")
 
@@ -293,6 +324,7 @@ class SourceReadingConformance(Conformance):
 
     @chaos
     def test_snapshot_that_was_cleaned_away_is_reported_and_cannot_be_read(self, world: SourceWorld) -> None:
+        self.needs("has_primary_keys")
         spec, snapshot = snapshotted(world)
         supersede(world)
 
@@ -302,6 +334,7 @@ class SourceReadingConformance(Conformance):
 
     @upsert
     def test_leased_snapshot_survives_clean_up(self, world: SourceWorld) -> None:
+        self.needs("has_primary_keys")
         spec, snapshot = snapshotted(world)
         protection = world.source.leases.acquire("lease-a", 600, {snapshot.bucket: snapshot.snapshot_id})
         supersede(world)
@@ -318,6 +351,7 @@ class SourceReadingConformance(Conformance):
 
     @upsert
     def test_newest_snapshot_is_never_missing(self, world: SourceWorld) -> None:
+        self.needs("has_primary_keys")
         spec, _ = snapshotted(world)
         supersede(world)
 

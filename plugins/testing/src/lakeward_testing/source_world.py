@@ -44,7 +44,10 @@ class SourceWorld(Protocol):
         buckets: int = 1,
         freshness_s: float = 60,
     ) -> TableSpec:
-        """Create a table with the columns of `SCHEMA`, lake-enabled; bucket key id."""
+        """Create a table with the columns of `SCHEMA`, lake-enabled; bucket key id.
+
+        A source that is declared to have no queue, keys or partitions is asked for none.
+        """
         ...
 
     def write(self, path: TablePath, rows: Sequence[tuple[str, int, str]], day: str = "mon") -> None:
