@@ -450,6 +450,28 @@ def test_check_shows_a_partitioned_tables_layout_and_what_is_impossible(flights:
     assert "problem  layout of nyc.flights" in said.out
 
 
+@pytest.mark.parametrize("command", ["tables", "config check", "doctor --no-spark"])
+def test_where_no_table_is_served_it_is_said_that_they_can_be_mirrored(
+    flights: Lakeward, tmp_path: Path, command: str
+) -> None:
+    with EmbeddedStore.open(tmp_path / "store") as store:
+        for spec in store.tables():
+            store.set_property(spec.path, "table.datalake.enabled", "false")
+    hint = 'set mode = "mirror" in [tables."nyc.*"]'
+    assert hint in " ".join(flights(*command.split()).out.split())
+    with open("lakeward.toml", "a", encoding="utf-8") as file:  # noqa: PTH123 - relative to the test's directory
+        file.write('[tables."nyc.*"]\nmode = "mirror"\n')
+    assert hint not in " ".join(flights(*command.split()).out.split())
+
+
+def test_check_counts_mirrored_tables(flights: Lakeward, tmp_path: Path) -> None:
+    with EmbeddedStore.open(tmp_path / "store") as store:
+        store.set_property(TablePath("nyc", "flights"), "table.datalake.enabled", "false")
+    with open("lakeward.toml", "a", encoding="utf-8") as file:  # noqa: PTH123 - as above
+        file.write('[tables."nyc.*"]\nmode = "mirror"\n')
+    assert "embedded, 1 table to tier" in flights("config", "check").out
+
+
 def test_check_names_the_columns_that_the_lake_cannot_hold(flights: Lakeward, tmp_path: Path) -> None:
     columns = "id bigint not null, wave string"
     assert flights("embedded", "create", "nyc.sea", "--columns", columns, "--primary-key", "id").code == 0

@@ -82,3 +82,11 @@ def test_a_commit_of_a_mirrored_table_names_no_offsets_file_of_the_source(world:
     world.lake.before_commit = lambda request: paths.append(request.source_path)
     mirror_once(world, log)
     assert paths == [None]
+
+
+def test_a_run_to_the_end_of_no_table_says_that_they_can_be_mirrored(world: World) -> None:
+    world.table("log", properties=OFF)
+    with capture_logs() as lines:
+        world.once()
+    (said,) = [line["reason"] for line in lines if line["event"] == "there is nothing to do"]
+    assert 'set mode = "mirror" in [tables."t.*"]' in said

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from lakeward.config.tables import table_rules, table_section
 from lakeward.coordinator.rounds.alike_columns import RENAME, alike_message
 from lakeward.coordinator.rounds.layout import TableLayout, table_layout
+from lakeward.coordinator.rounds.mirroring import why_none
 from lakeward.errors import LakewardError, NewerSourceError, SchemaMismatchError
 from lakeward.model.alike_names import alike_names
 from lakeward.model.near_names import did_you_mean
@@ -14,7 +15,7 @@ from lakeward.model.patterns import matches
 from lakeward.ports import CheckResult, SchemaCheckedLake
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from lakeward.cli.checks import Check
     from lakeward.config.loaded import Loaded
@@ -102,6 +103,15 @@ def pattern_checks(loaded: Loaded, source: Source | None) -> list[Check]:
         for where, pattern in patterns.items()
         if not any(matches(pattern, path) for path in paths)
     ]
+
+
+def unserved_checks(source: Source, tables: Collection[TableSpec]) -> list[Check]:
+    """Return a warning where no table is tiered or mirrored, though the source has some; `tables` are those that are.
+
+    Raises as `Source.tables`.
+    """
+    reason = "" if tables else why_none(source)
+    return [CheckResult("tables", ok=True, message=reason, warning=True)] if reason else []
 
 
 def layout_checks(layouts: Iterable[TableLayout]) -> list[Check]:

@@ -17,7 +17,9 @@ from lakeward.cli.layouts import (
     readable_checks,
     schema_checks,
     table_layouts,
+    unserved_checks,
 )
+from lakeward.cli.open_plugins import all_configured
 from lakeward.cli.serving import describe_bindings
 from lakeward.container import build, lease_duration_s
 from lakeward.errors import LakewardError
@@ -66,9 +68,12 @@ def _check(loaded: Loaded, *, write: bool) -> tuple[list[Check], list[TableLayou
     settings = loaded.settings
     found: list[TableSpec] = []
     layouts: list[TableLayout] = []
+    unserved: list[Check] = []
 
     def tables() -> str:
-        found.extend(container.source().tables())
+        source = container.source()
+        found.extend(all_configured(loaded, source))
+        unserved.extend(unserved_checks(source, found))
         layouts.extend(table_layouts(loaded, found))
         return f"{settings.source.type}, {count(len(found), 'table')} to tier"
 
@@ -111,7 +116,7 @@ def _check(loaded: Loaded, *, write: bool) -> tuple[list[Check], list[TableLayou
         patterns = pattern_checks(loaded, container.source() if "source" in well else None)
         exchanged = any(layout.exchange == "hash" and not layout.error for layout in layouts)
         spills = [spill_check(loaded)] if exchanged else []
-        return [*parts, *looked, *patterns, *columns, *layout_checks(layouts), *spills], layouts
+        return [*parts, *looked, *unserved, *patterns, *columns, *layout_checks(layouts), *spills], layouts
     finally:
         asyncio.run(container.resources().close_all())
 

@@ -13,11 +13,12 @@ from msgspec import structs
 from lakeward.cli.chosen_tables import included_tables, matching
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.layouts import table_layouts
-from lakeward.cli.open_plugins import configured_table, open_records, opened_lake, opened_source
+from lakeward.cli.open_plugins import all_configured, configured_table, open_records, opened_lake, opened_source
 from lakeward.cli.output import Columns
 from lakeward.cli.serving import find_services
 from lakeward.clock import SystemClock
 from lakeward.config.tables import excluded, table_rules
+from lakeward.coordinator.rounds.mirroring import why_none
 from lakeward.errors import LakewardError
 from lakeward.model.patterns import has_wildcards
 from lakeward.model.tables import TablePath
@@ -129,7 +130,7 @@ def _watch(invocation: Invocation, loaded: Loaded, wanted: _Wanted, every_s: flo
 def _show(invocation: Invocation, loaded: Loaded, wanted: _Wanted) -> None:
     services = find_services(loaded)
     now_ms = SystemClock().wall_ms()
-    every = _look(loaded, services, now_ms, wanted.table)
+    every, none = _look(loaded, services, now_ms, wanted.table)
     lines = [line for line in every if not wanted.statuses or line.report.shown.status in wanted.statuses]
     shown = (services.ours, *services.others)
     document = {
@@ -143,7 +144,7 @@ def _show(invocation: Invocation, loaded: Loaded, wanted: _Wanted) -> None:
     elif every:
         parts.append(f"None of {count(len(every), 'table')} is {' or '.join(sorted(wanted.statuses))}.")
     else:
-        parts.append("The source has no table to tier.")
+        parts.append(f"The source has no table to tier{f': {none}' if none else ''}.")
     if wanted.buckets and lines:
         parts += ["", _buckets(lines)]
     invocation.output.show(document, *parts)
@@ -158,9 +159,11 @@ def _table_document(line: TableLine) -> dict[str, object]:
     return fields | {"phase": report.status, "last_round": report.round}
 
 
-def _look(loaded: Loaded, services: Services, now_ms: int, text: str | None) -> list[TableLine]:
+def _look(loaded: Loaded, services: Services, now_ms: int, text: str | None) -> tuple[list[TableLine], str]:
+    """Return the tables, and why there is none, if that is known."""
     with opened_source(loaded) as source, opened_lake(loaded) as lake:
         tables = _tables(loaded, source, text)
+        none = "" if tables or all_configured(loaded, source) else why_none(source)
         layouts = {layout.table: layout for layout in table_layouts(loaded, tables)}
         served: dict[tuple[str, bool], tuple[Server, list[TableSpec]]] = {}
         for table in tables:
@@ -172,9 +175,8 @@ def _look(loaded: Loaded, services: Services, now_ms: int, text: str | None) -> 
             for server, theirs in served.values()
             for line in table_status(source, heads, theirs, _context(loaded, server, now_ms))
         ]
-    return [
-        _with_layout(line, layouts.get(line.report.path)) for line in sorted(lines, key=lambda line: line.report.path)
-    ]
+    lines.sort(key=lambda line: line.report.path)
+    return [_with_layout(line, layouts.get(line.report.path)) for line in lines], none
 
 
 def _tables(loaded: Loaded, source: Source, text: str | None) -> Sequence[TableSpec]:

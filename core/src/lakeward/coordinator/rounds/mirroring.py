@@ -41,3 +41,18 @@ def configured_tables(
     tiered = {table.table_id for table in enabled}
     found = ((table, rules(table.path)) for table in source.all_tables())
     return [as_configured(table, its) for table, its in found if its.mode == MIRROR or table.table_id in tiered]
+
+
+def why_none(source: Source) -> str:
+    """Return why no table of a source is served, where `configured_tables` found none; empty if there is no table.
+
+    Raises as `Source.tables`.
+    """
+    tables = source.all_tables()
+    if not tables:
+        return ""
+    pattern = f"{tables[0].path.database}.*"
+    return (
+        f"no table of the source is lake-enabled, and none is mirrored: to mirror them, set "
+        f'mode = "{MIRROR}" in [tables."{pattern}"]'
+    )

@@ -13,7 +13,7 @@ import click
 
 from lakeward.cli.checks import Check, as_result, show_checks
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
-from lakeward.cli.layouts import layout_checks, table_layouts
+from lakeward.cli.layouts import layout_checks, table_layouts, unserved_checks
 from lakeward.cli.open_plugins import all_configured
 from lakeward.cli.serving import describe_bindings
 from lakeward.clock import SystemClock
@@ -149,6 +149,7 @@ def _source(loaded: Loaded, server_lakes: list[ServerLake]) -> Iterator[Check]:
             yield from _described(source)
         if isinstance(source, LakeNamingSource):
             yield from _named(source, server_lakes)
+        yield from _unserved(loaded, source)
         yield from _layouts(loaded, source)
     finally:
         source.close()
@@ -168,6 +169,14 @@ def _named(source: LakeNamingSource, server_lakes: list[ServerLake]) -> Iterator
         server_lakes.extend(source.server_lakes())
     except LakewardError as error:
         yield _problem("lake settings of the server", error, _SOURCE)
+
+
+def _unserved(loaded: Loaded, source: Source) -> Iterator[Check]:
+    """Say that no table is served, though there are some."""
+    try:
+        yield from unserved_checks(source, all_configured(loaded, source))
+    except LakewardError as error:
+        yield _problem("source", error, _SOURCE)
 
 
 def _layouts(loaded: Loaded, source: Source) -> Iterator[Check]:
