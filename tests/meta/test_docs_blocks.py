@@ -42,6 +42,7 @@ SHOWN = {"text", "mermaid", "sql"}
 FOLLOWED = {
     "docs/how-to/write-a-lease-backend.md": "tests/meta/test_lease_backend_how_to.py",
     "docs/tutorial/first-lease-backend.md": "tests/meta/test_lease_backend_tutorial.py",
+    "docs/tutorial/first-source.md": "tests/meta/test_source_tutorial.py",
     "docs/tutorial/first-table.md": "tests/meta/test_tutorial.py",
     "docs/how-to/write-a-lake.md": "tests/meta/test_docs_blocks.py",
     "docs/how-to/write-a-source.md": "tests/meta/test_docs_blocks.py",
