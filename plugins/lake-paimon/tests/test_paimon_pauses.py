@@ -151,6 +151,38 @@ def test_a_table_whose_head_is_expired_while_it_is_read_is_read_again(
     assert (head.snapshot_id, head.stamp) == (7, incarnation(2000))
 
 
+def test_a_commit_that_another_program_expires_while_the_table_is_read_is_known_by_its_copy(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was listed, and is read only now: that is no table that was rolled back, nor one without a stamp."""
+    before = head_of(world.lake)
+    Other(world.folder).commit("COMPACT")
+
+    def expire() -> None:
+        for number in world.ids()[:-1]:
+            (world.folder / "snapshot" / f"snapshot-{number}").unlink()
+
+    pause(monkeypatch, LocalStorage, "names", lambda folder: folder.endswith("/_lakeward"), expire)
+    head = head_of(world.lake)
+    assert (head.snapshot_id, head.stamp) == (4, before.stamp)
+    assert head.commit == before.commit
+
+
+def test_of_many_snapshots_a_look_at_the_table_reads_the_head(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a store each costs a request."""
+    world.tier(20)
+    read, original = [], LocalStorage.read
+
+    def counted(storage: LocalStorage, path: str) -> bytes | None:
+        read.append(path)
+        return original(storage, path)
+
+    monkeypatch.setattr(LocalStorage, "read", counted)
+    head = head_of(world.lake)
+    assert len(world.ids()) > 20
+    assert [path for path in read if "/snapshot/" in path] == [f"{head.location}/snapshot/snapshot-{head.snapshot_id}"]
+
+
 def test_a_damaged_head_is_said_and_not_read_for_ever(world: World) -> None:
     said = json.loads((world.folder / "snapshot" / "snapshot-3").read_bytes())
     (world.folder / "manifest" / said["baseManifestList"]).unlink()
