@@ -156,7 +156,17 @@ def test_a_running_round_is_shown_with_its_subtasks(remembering: Page) -> None:
     assert "worker-1" in text
 
 
-@pytest.mark.parametrize("address", ["/tables/shop.nobody", "/rounds/7-1-99", "/rounds/x", "/rounds/8-1-1", "/tables/"])
+UNKNOWN = (
+    "/tables/shop.nobody",
+    "/tables/",
+    "/rounds/7-1-99",
+    "/rounds/x",
+    "/rounds/8-1-1",
+    f"/rounds/{'9' * 5000}-1-1",
+)
+
+
+@pytest.mark.parametrize("address", UNKNOWN)
 def test_what_is_not_known_is_answered_with_404_and_a_way_back(remembering: Page, address: str) -> None:
     document = Document(text_of(remembering, address, 404))
     assert "/" in [one.get("href") for one in document.all("a")]

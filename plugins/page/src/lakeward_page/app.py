@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from lakeward.observe.extend import LiveStatus
     from lakeward_page.other_services import OtherServices
     from lakeward_page.recent_problems import RecentProblems
+    from lakeward_page.view import Frame
 
     Parameters = Mapping[str, str]
     """Of the address that is asked for."""
@@ -140,10 +141,7 @@ class PageApp:
             why = "No other service of this name has reported under checkpoint.root."
             return self._missing(f"service {name}", why, self._content.live.report)
         view = other_view(one, now_ms, Query.of(parameters, service_address(name)))
-        text = self._environment.get_template("service.html").render(
-            view=view, frame=other_frame(one, now_ms), home=self._content.service
-        )
-        return Response(text, media_type="text/html")
+        return self._rendered("service.html", view, other_frame(one, now_ms))
 
     def _others(self) -> OthersSeen:
         others = self._content.others
@@ -171,8 +169,10 @@ class PageApp:
         return answer
 
     def _shown(self, template: str, view: object, report: ServiceReport | None) -> Response:
-        around = frame(self._content.service, self._content.live, report)
-        text = self._environment.get_template(template).render(view=view, frame=around)
+        return self._rendered(template, view, frame(self._content.service, self._content.live, report))
+
+    def _rendered(self, template: str, view: object, around: Frame) -> Response:
+        text = self._environment.get_template(template).render(view=view, frame=around, home=self._content.service)
         return Response(text, media_type="text/html")
 
     def _status(self, _: Parameters) -> Response:

@@ -33,8 +33,8 @@ _OUTCOMES = {
     "interrupted": "warn",
     "stale": "warn",
 }
-_COMMAND_FACTS = frozenset({"why"})
-"""Said apart."""
+_DIGITS = 19
+"""Of a table's id, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def find_round(live: LiveStatus, name: str) -> tuple[str, RoundReport] | None:
         if table.round is not None and table.round.outcome == "running" and table.round.short_name == name:
             return table.path, table.round
     table_id = name.partition("-")[0]
-    if not table_id.isascii() or not table_id.isdigit():
+    if not (table_id.isascii() and table_id.isdigit() and len(table_id) <= _DIGITS):
         return None
     ended = live.rounds_of(int(table_id))
     return next(((one.table, one) for one in reversed(ended) if one.short_name == name), None)
@@ -156,7 +156,7 @@ def _facts(one: RoundReport) -> Iterator[tuple[str, str]]:
     for name, text in round_facts(one):
         if name == "exchanged" and one.exchange is not None:
             yield "Exchanged", format_exchange(one.exchange)
-        elif name not in _COMMAND_FACTS:
+        elif name != "why":  # the page says it apart
             yield name.capitalize(), text
 
 
