@@ -22,7 +22,7 @@ from lakeward_e2e.exchange import (
     kill_in_order,
     kills_at,
 )
-from lakeward_e2e.kills import ALL
+from lakeward_e2e.kills import ALL, NOT_IN_GATE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +58,7 @@ def test_a_service_whose_jvm_is_killed_at_some_steps_costs_no_row(shared_world: 
     assert len(shared_world.processes) == before + len(killed) + 1
 
 
-@pytest.mark.skipif(not ALL, reason="too long for the gate: `tox run -e kills-all-cluster`")
+@NOT_IN_GATE
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("kind", ["log", "keyed"])
 @pytest.mark.parametrize("victim", VICTIMS)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ALL = os.environ.get("LAKEWARD_KILLS") == "all"
-NOT_IN_GATE = pytest.mark.skipif(not ALL, reason="too long for the gate: `tox run -e kills-all`")
+NOT_IN_GATE = pytest.mark.skipif(not ALL, reason="too long for the gate: `tox run -e kills-all,kills-all-cluster`")
 """For tests that take minutes, and of whose kind another one is in the gate."""
 
 
