@@ -74,6 +74,21 @@ def test_coordinator_that_missed_a_new_table_is_started_again(lake_cluster: Lake
     assert restarted == ["coordinator"]
 
 
+def test_new_table_waits_for_a_tablet_server_that_is_away_for_a_moment(
+    lake_cluster: LakeCluster, source: FlussSource
+) -> None:
+    (tablet,) = lake_cluster.cluster.tablets
+    tablet.kill()
+    wait_until(lambda: not source._client.tablet_servers(fresh=True), "a cluster without a tablet server")
+    again = threading.Thread(target=tablet.start)
+    again.start()
+
+    lake_cluster.writer.create(NAME, SCHEMA)
+
+    again.join()
+    assert source.table(PATH).schema.names == SCHEMA.names
+
+
 def test_tables_that_a_test_made_due_stay_due_when_the_coordinator_missed_a_later_one(
     lake_cluster: LakeCluster,
 ) -> None:

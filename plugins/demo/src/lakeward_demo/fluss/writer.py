@@ -11,6 +11,7 @@ import pickle
 import select
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,11 @@ LEADER_S = 15.0
 """Seconds for the buckets of a new table to have leaders; most have them after one."""
 PARTITION_S = 90.0
 """Seconds for those of a new partition: whatever a busy machine takes, and less than `PATIENCE_S`."""
+SERVER_S = 30.0
+"""Seconds for a tablet server that has lost its session to be known again, or for one that starts."""
 _AGAIN_S = 0.2
+_TOO_FEW_SERVERS = 17
+"""Fluss's code for fewer tablet servers than replicas; the table was not made."""
 _LENGTH = 8
 """Bytes of the length before each message."""
 
@@ -68,7 +73,8 @@ class FlussWriter:
     ) -> int:
         """Create `database.table`, wait for its leaders and return its id; the database is made if it is not there.
 
-        The buckets of a partitioned table are made with its partitions: those are not waited for.
+        A cluster whose tablet servers are away for a moment is waited for. The buckets of a partitioned table are made
+        with its partitions: those are not waited for.
 
         Raises:
             RuntimeError: the table cannot be made, or its buckets get no leaders.
@@ -195,8 +201,20 @@ class _Child:
             properties=properties,
             **{field: value for field, value in further.items() if value is not None},
         )
-        await self._admin.create_table(self._path(name), descriptor, ignore_if_exists=False)
+        await self._make(partial(self._admin.create_table, self._path(name), descriptor, ignore_if_exists=False))
         return int((await self._admin.get_table_info(self._path(name))).table_id)
+
+    async def _make(self, create: Callable[[], Awaitable[object]]) -> None:
+        last = time.monotonic() + SERVER_S
+        while True:
+            try:
+                await create()
+            except self._fluss.FlussError as error:
+                if error.error_code != _TOO_FEW_SERVERS or time.monotonic() > last:
+                    raise
+            else:
+                return
+            await asyncio.sleep(_AGAIN_S)
 
     async def leads(self, name: str, buckets: int, seconds: float) -> bool:
         """Say whether all buckets of a table have leaders that answer, at once or soon."""
@@ -245,7 +263,7 @@ class _Child:
         await writer.flush()
 
     async def partition(self, name: str, values: dict[str, str], seconds: float) -> bool:
-        await self._admin.create_partition(self._path(name), values, ignore_if_exists=True)
+        await self._make(partial(self._admin.create_partition, self._path(name), values, ignore_if_exists=True))
         table = await self._admin.get_table_info(self._path(name))
         partition = "$".join(values[key] for key in table.get_partition_keys())
         arguments = (self._path(name), partition, list(range(table.num_buckets)))
