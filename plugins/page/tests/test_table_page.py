@@ -110,6 +110,18 @@ def test_buckets_are_listed_by_what_went_into_the_lake_and_a_hot_one_is_marked(r
     assert "Share 1 ! hot 1,100 1,000 98 % 0 120 20 2 % 2 100 0 0 %" in found[0]
 
 
+def test_a_tables_page_says_how_its_rows_lie_what_is_leased_and_for_how_long_unread_rows_are_kept(page: Page) -> None:
+    table = replace(TABLE, layout="day(at); exchange none", leased=3, unread_kept_s=604_800.0)
+    page.show(replace(REPORT, tables=(table,), lease_expires_ms=NOW_MS))
+    text = Document(text_of(page, "/tables/shop.orders")).text
+    for words in (
+        "Layout day(at); exchange none",
+        "The source keeps unread rows for 7 d 0 h",
+        f"Snapshots leased 3, until {date_time(NOW_MS)}",
+    ):
+        assert words in text, words
+
+
 def test_a_table_that_fails_shows_its_cause_what_its_code_means_and_what_to_do(remembering: Page) -> None:
     condition = TableCondition("suspended", "no such column", "lakeward tables resume shop.orders", since_ms=NOW_MS)
     broken = replace(TABLE, code=RowError.code, condition=condition, failing_since_ms=NOW_MS, failure="no such column")

@@ -316,6 +316,15 @@ def test_log_is_kept_until_the_lake_has_it_and_then_until_its_age(store: Embedde
     assert len(list((store.root / "log" / "1").iterdir())) == 1
 
 
+def test_only_a_table_that_no_lake_is_to_have_loses_unread_records_with_time(store: EmbeddedStore) -> None:
+    properties = {"table.log.ttl-s": "60"}
+    kept = store.create_table(PATH, SCHEMA, properties=properties)
+    lost = store.create_table(
+        TablePath("nyc", "raw"), SCHEMA, properties={**properties, "table.datalake.enabled": "false"}
+    )
+    assert (kept.unread_kept_s, lost.unread_kept_s) == (None, 60.0)
+
+
 def test_maintain_sweeps_what_crashes_left(store: EmbeddedStore) -> None:
     store.create_table(PATH, SCHEMA, primary_key=["id"])
     store.load(PATH, ids(0, 3))

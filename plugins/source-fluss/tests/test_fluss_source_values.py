@@ -69,6 +69,22 @@ def test_what_is_no_duration_is_refused_by_name(text: str) -> None:
         seconds("table.datalake.freshness", text)
 
 
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        ({}, 604_800.0),
+        ({"table.log.ttl": "1 d"}, 86_400.0),
+        ({"table.log.ttl": "-1"}, None),
+        ({"table.datalake.enabled": "true", "table.log.ttl": "1 d"}, None),
+    ],
+)
+def test_only_a_table_that_no_lake_is_to_have_loses_unread_records_with_time(
+    properties: dict[str, str], expected: float | None
+) -> None:
+    """The server deletes records of a lake-enabled table only once they are in the lake."""
+    assert _described(**properties).spec.unread_kept_s == expected
+
+
 def test_table_is_what_its_description_says() -> None:
     table = _described(**{"table.datalake.enabled": "true", "table.datalake.freshness": "5 min"})
 

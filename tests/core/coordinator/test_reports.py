@@ -226,6 +226,7 @@ def test_a_table_report_says_what_was_promised_what_was_delivered_and_how_many_f
     assert began <= table.committed_ms <= last.written_ms
     assert began <= table.complete_ms <= last.written_ms
     assert table.lake_files == len(world.lake.files_on_disk(path))
+    assert table.layout == "the layout of the source"
     assert last.started_ms <= began + 1
 
 

@@ -5,11 +5,14 @@ from msgspec.structs import replace
 
 from lakeward.model.status import RoundReport, ServiceReport, TableCondition, TableReport
 from lakeward.observe.condition import STATUSES, Circumstances, ConditionTracker, table_condition
+from lakeward.observe.format import date_time
 
 NOW = 1_000_000
 AT = Circumstances(NOW, running=True, asked=True)
 SERVED = TableReport("nyc.flights", 7, "waiting", "", 0, 0.0, 1, 5, None, freshness_s=60.0)
 WAITING = replace(SERVED, lag_rows=5, lag_s=10.0)
+NOW_TEXT = date_time(NOW)
+WHEN = date_time(NOW + 50_000)
 CASES: dict[str, list[tuple[TableReport, Circumstances, str, str, int | None]]] = {
     "ok": [
         (replace(SERVED, committed_ms=7), AT, "The lake has everything.", "", 7),
@@ -197,6 +200,30 @@ def test_the_report_of_a_service_says_since_when_a_table_is_as_it_is() -> None:
     assert first == second == TableCondition("ok", "The lake has everything.", "", NOW)
     assert paused is not None
     assert (paused.status, paused.since_ms) == ("paused", NOW + 9000)
+
+
+@pytest.mark.parametrize(
+    ("table", "loss"),
+    [
+        (replace(WAITING, unread_kept_s=60.0), f"does not fit. The source deletes unread rows from {WHEN} on."),
+        (replace(WAITING, unread_kept_s=10.0), f"does not fit. The source has deleted unread rows since {NOW_TEXT}."),
+        (
+            replace(WAITING, lag_rows=None, lag_s=None, complete_ms=NOW - 10_000, unread_kept_s=60.0),
+            f"does not fit. The source deletes unread rows from {WHEN} on.",
+        ),
+        (replace(WAITING, lag_rows=0, unread_kept_s=60.0), "does not fit"),
+        (replace(WAITING, lag_rows=None, lag_s=None, unread_kept_s=60.0), "does not fit"),
+        (WAITING, "does not fit"),
+    ],
+    ids=["later", "already", "by what is complete", "nothing waits", "age not known", "kept"],
+)
+def test_a_table_that_waits_for_a_person_says_from_when_on_the_source_deletes_what_it_lacks(
+    table: TableReport, loss: str
+) -> None:
+    suspended = table_condition(replace(table, status="suspended", message="does not fit"), AT)
+    paused = table_condition(table, replace(AT, paused=True))
+    assert suspended.message == loss
+    assert paused.message.endswith(loss.removeprefix("does not fit").removeprefix(".") or ".")
 
 
 def test_a_table_that_is_ok_is_so_since_its_service_has_found_it_so_whenever_its_last_commit_was() -> None:

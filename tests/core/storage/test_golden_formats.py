@@ -107,7 +107,9 @@ def old_report() -> ServiceReport:
         exchange=exchange,
         offsets={},
     )
-    table = structs.replace(table, round=running, code="", ended={}, upkeep=None)
+    table = structs.replace(
+        table, round=running, code="", ended={}, upkeep=None, layout="", unread_kept_s=None, leased=0
+    )
     return structs.replace(REPORT, tables=(table,), lake_away=None)
 
 

@@ -219,6 +219,12 @@ class TableReport(msgspec.Struct, frozen=True):
     """Data and delete files of the lake table after its last round."""
     ended: dict[str, int] = msgspec.field(default_factory=dict)
     """Its rounds that ended since the service started, by outcome."""
+    layout: str = ""
+    """How its rows lie in the lake, in words; empty before its first round since the service started."""
+    unread_kept_s: float | None = None
+    """Seconds after which the source deletes rows that the lake lacks; None: it keeps them, or does not say."""
+    leased: int = 0
+    """KV snapshots of it that the service's lease holds."""
     upkeep: UpkeepReport | None = None
     """None where no job of upkeep was launched since the service started."""
 

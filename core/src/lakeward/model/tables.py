@@ -102,7 +102,8 @@ class TableSpec:
     before it (-U). `union_read`: the source's clients read lake table and log as one,
     so each file of the lake table must lie as the source has it. `unreadable` says why the source cannot describe the
     table; it is listed all the same, with its path, its id and no columns, so that it fails alone. `newer`: it cannot,
-    because the table has what this release does not know.
+    because the table has what this release does not know. `unread_kept_s`: the source deletes records of the log after
+    so many seconds, whether a lake has them or not; None: it keeps those that no lake has, or does not say.
     """
 
     path: TablePath
@@ -122,6 +123,7 @@ class TableSpec:
     union_read: bool = False
     unreadable: str = ""
     newer: bool = False
+    unread_kept_s: float | None = None
 
     def check_readable(self) -> None:
         """Check that the source could describe the table.

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import structs
 
 from lakeward.model.status import TableCondition
-from lakeward.observe.format import count, seconds
+from lakeward.observe.format import count, date_time, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -118,7 +118,7 @@ def _found(table: TableReport, at: Circumstances) -> TableCondition:
     if at.wrong in {LAKE_GONE, OFFSETS_BACK}:
         return _needs_accept(table, at)
     if at.paused or (at.running and table.status == PAUSED):
-        return _paused(table)
+        return _paused(table, at)
     if table.status == SUSPENDED and (at.running or table.lag_rows != 0):
         return _suspended(table, at)
     if _is_failing(table, at):
@@ -134,18 +134,17 @@ def _needs_accept(table: TableReport, at: Circumstances) -> TableCondition:
     return TableCondition(at.wrong, at.why, f"{undo}, or run `lakeward tables accept {table.path}`.")
 
 
-def _paused(table: TableReport) -> TableCondition:
+def _paused(table: TableReport, at: Circumstances) -> TableCondition:
     waits = "" if table.lag_rows is None else f"; {_waits(table)}"
-    message = f"Paused by `lakeward tables pause`{waits}."
+    message = _with_loss(table, at, f"Paused by `lakeward tables pause`{waits}.")
     return TableCondition(PAUSED, message, f"To tier it again: `lakeward tables resume {table.path}`.")
 
 
 def _suspended(table: TableReport, at: Circumstances) -> TableCondition:
     start = f"start service {at.bound_to!r}" if at.bound_to else "start the service"
     resume = f"`lakeward tables resume {table.path}`" if at.running else start
-    return TableCondition(
-        SUSPENDED, _with_lag(table, at, table.message), f"Remove the cause, then {resume}.", table.failing_since_ms
-    )
+    cause = _with_loss(table, at, _with_lag(table, at, table.message))
+    return TableCondition(SUSPENDED, cause, f"Remove the cause, then {resume}.", table.failing_since_ms)
 
 
 def _is_failing(table: TableReport, at: Circumstances) -> bool:
@@ -198,6 +197,17 @@ def _late_since(table: TableReport, at: Circumstances) -> int | None:
         over_s = table.lag_s - table.freshness_s * promises
         missed += [at.now_ms - round(over_s * 1000)] if over_s > 0 else []
     return min(missed, default=None)
+
+
+def _with_loss(table: TableReport, at: Circumstances, cause: str) -> str:
+    """Add from when on the source deletes rows that the lake lacks: so much time there is to remove a cause."""
+    oldest_ms = _oldest_ms(table, at) if table.lag_rows else table.complete_ms
+    if table.unread_kept_s is None or oldest_ms is None or table.lag_rows == 0:
+        return cause
+    from_ms = oldest_ms + round(table.unread_kept_s * 1000)
+    verb = "has deleted unread rows since" if from_ms <= at.now_ms else "deletes unread rows from"
+    end = "" if from_ms <= at.now_ms else " on"
+    return f"{cause.rstrip('.')}. The source {verb} {date_time(from_ms)}{end}."
 
 
 def _oldest_ms(table: TableReport, at: Circumstances) -> int | None:

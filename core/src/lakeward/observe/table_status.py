@@ -184,6 +184,7 @@ def _without_lake(table: TableSpec, known: TableReport | None, context: StatusCo
         committed_ms=None,
         complete_ms=None,
         freshness_s=context.freshness_s(table),
+        unread_kept_s=table.unread_kept_s,
         round=_last_round(known, context),
     )
 

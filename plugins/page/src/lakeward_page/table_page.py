@@ -83,13 +83,18 @@ def _facts(row: TableRow, report: ServiceReport, now_ms: int) -> Iterator[tuple[
         yield "Files in the lake", count(table.lake_files)
     if table.upkeep is not None:
         yield "Upkeep", row.upkeep
+    if table.layout:
+        yield "Layout", table.layout
+    if table.unread_kept_s is not None:
+        yield "The source keeps unread rows for", seconds(table.unread_kept_s)
     ended = ", ".join(f"{number:,} {outcome}" for outcome, number in sorted(table.ended.items()))
     yield "Rounds since the start", ended or count(table.rounds)
     yield "Rows tiered since the start", count(table.rows)
     if table.failing_since_ms is not None:
         yield "Fails since", f"{date_time(table.failing_since_ms)}: {table.failure}"
-    if report.leased and table.round is not None and table.round.outcome == "running":
-        yield "Snapshots leased", f"{count(report.leased)} by all rounds of the service"
+    if table.leased:
+        until = report.lease_expires_ms
+        yield "Snapshots leased", count(table.leased) + ("" if until is None else f", until {date_time(until)}")
     yield "Table id", str(table.table_id)
 
 

@@ -279,7 +279,8 @@ def _read_spec(row: _Row) -> TableSpec:
         bucket_key=tuple(keys["bucket_key"]),
         buckets=keys["buckets"],
         freshness_s=freshness_s,
-        properties=json.loads(properties),
+        properties=(given := json.loads(properties)),
+        unread_kept_s=table_options(given).unread_kept_s,
     )
 
 

@@ -31,6 +31,11 @@ class TableOptions:
     log_ttl_s: float
     lake_enabled: bool
 
+    @property
+    def unread_kept_s(self) -> float | None:
+        """Seconds after which records are deleted that no lake has, None where they are kept."""
+        return None if self.lake_enabled or not self.log_ttl_s else self.log_ttl_s
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import structlog
@@ -121,8 +122,9 @@ class Reporter:
             if status.phase is Phase.SUSPENDED:  # so that the file shows it after the service has ended
                 history.note(status=status.phase.value, message=status.reason)
         queue = {table_id: place for place, table_id in enumerate(self._rounds.queue, 1)}
+        leased = Counter(bucket.table_id for bucket in held.held)
         tables = [
-            self._table(table, statuses.get(table.table_id), queue.get(table.table_id))
+            self._table(table, statuses.get(table.table_id), queue.get(table.table_id), leased[table.table_id])
             for table in (*self._tables, *self._tables.dropped)
         ]
         until, now_ms = held.until, self._clock.wall_ms()
@@ -150,12 +152,12 @@ class Reporter:
     def _tables_in_hand(self) -> int:
         return len(self._rounds.tables)
 
-    def _table(self, table: Table, status: TableStatus | None, queue_position: int | None) -> TableReport:
+    def _table(self, table: Table, status: TableStatus | None, queue_position: int | None, leased: int) -> TableReport:
         known, one = table.history.report, table.round
         job = None if one is None else one.job
         message = self._message(known, status) or ("" if job is None else job.waits_for)
         upkeep = table.upkeep_run.report
-        known = structs.replace(known, message=message, queue_position=queue_position, upkeep=upkeep)
+        known = structs.replace(known, message=message, queue_position=queue_position, leased=leased, upkeep=upkeep)
         if status is not None:
             known = structs.replace(known, status=status.phase.value)
         if job is not None and job.failing.since is not None:

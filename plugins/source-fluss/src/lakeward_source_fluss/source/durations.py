@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from lakeward.errors import SourceError
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_LOG_TTL = "table.log.ttl"
+_LOG_TTL_S = 7 * 86400.0
+"""Its default (ConfigOptions.TABLE_LOG_TTL)."""
 _UNITS_S = {
     "ns": 1e-9,
     "us": 1e-6,
@@ -54,3 +61,11 @@ def seconds(key: str, text: str) -> float:
         return sum(float(part) * unit_s for part, unit_s in zip(iso.groups(), _ISO_S, strict=True) if part)
     message = f"table property {key}: expected a duration such as '3 min', found {text!r}"
     raise SourceError(message)
+
+
+def log_ttl_s(properties: Mapping[str, str]) -> float | None:
+    """Return for how many seconds the log of a table that no lake has is kept; None: for ever, or nobody can tell."""
+    try:
+        return seconds(_LOG_TTL, properties[_LOG_TTL]) if _LOG_TTL in properties else _LOG_TTL_S
+    except SourceError:
+        return None

@@ -14,7 +14,7 @@ from lakeward.model.tables import TablePath, TableSpec
 from lakeward_source_fluss.formats.schema import FlussSchema, parse_schema
 from lakeward_source_fluss.formats.types import number
 from lakeward_source_fluss.source.calls import run_parallel
-from lakeward_source_fluss.source.durations import seconds
+from lakeward_source_fluss.source.durations import log_ttl_s, seconds
 from lakeward_source_fluss.source.naming import naming_release, naming_right
 from lakeward_source_fluss.source.table_formats import LAKE_FORMAT, before_images, check_formats, is_lake_enabled
 from lakeward_source_fluss.wire.errors import TableMissingError
@@ -178,6 +178,7 @@ def describe(path: TablePath, response: GetTableInfoResponse) -> FlussTable:
         bucket_key=_columns(path, document, "bucket_key", schema),
         buckets=number(document, "bucket_count", 1, (1, _MAX_BUCKETS)),
         freshness_s=seconds(FRESHNESS, properties[FRESHNESS]) if FRESHNESS in properties else DEFAULT_FRESHNESS_S,
+        unread_kept_s=None if is_lake_enabled(path, properties) else log_ttl_s(properties),
         lake_format=lake_format if is_lake_enabled(path, properties) else "",
         before_images=before_images(path, properties),
         properties={key: text for key, text in properties.items() if not key.startswith(prefix)}
