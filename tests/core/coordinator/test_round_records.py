@@ -2,11 +2,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from lakeward.coordinator.rounds.context import RoundContext
+from lakeward.coordinator.rounds.facts import RoundFacts
 from lakeward.errors import CorruptFileError, SchemaMismatchError
-from lakeward.model.results import CommitOutcome, CommitRequest
+from lakeward.machines.splits import Enumeration
+from lakeward.model.identity import RoundId
+from lakeward.model.results import CommitOutcome, CommitRequest, LakeHead, OffsetCommit
+from lakeward.model.tables import BucketState, TableBucket, TablePath
+from lakeward.model.tiering import TableAssignment
 from lakeward.observe.condition import ConditionTracker
+from lakeward_service_kit.checkpoint_values import FIRST, PATH
 from lakeward_service_kit.service_world import World
 from lakeward_testing.folder_lake import FolderLake
+from lakeward_testing.lake_tables import log_table
 
 
 def test_a_round_that_committed_is_recorded_with_what_it_did(tmp_path: Path) -> None:
@@ -40,6 +50,7 @@ def test_a_committed_round_records_up_to_when_the_lake_is_complete_and_what_was_
     world.once()
     (record,) = world.rounds
     assert (record.complete_ms, record.freshness_s) == (record.started_ms, 0.2)
+    assert complete_in_lake(world, log) == record.started_ms
 
 
 def test_a_round_that_leaves_rows_which_it_knew_of_does_not_say_that_the_lake_is_complete(tmp_path: Path) -> None:
@@ -49,10 +60,33 @@ def test_a_round_that_leaves_rows_which_it_knew_of_does_not_say_that_the_lake_is
     world.load(keyed, 0, 40, "insert")
     world.store.snapshot(keyed)
     world.load(keyed, 40, 5, "insert")
-    world.once()
+    in_lake: list[int | None] = []
+    lake = FolderLake(world.lake.root, after_commit=lambda request: in_lake.append(request.complete_ms))
+    world.once(lake=lake)
     first, second = world.rounds
+    assert in_lake == [None, second.started_ms]
     assert (first.kind, first.complete_ms) == ("snapshots", None)
     assert (second.kind, second.complete_ms) == ("log", second.started_ms)
+
+
+@pytest.mark.parametrize(("offset", "complete_ms"), [(9, 5_000), (10, 8_000)])
+def test_a_commit_that_leaves_rows_says_up_to_when_the_one_before_had_completed_the_lake(
+    offset: int, complete_ms: int
+) -> None:
+    bucket = TableBucket(7, None, 0)
+    commit = OffsetCommit(5, {bucket: 4}, None, FIRST, "1-1-1", 1, 0, complete_ms=5_000)
+    head = LakeHead(PATH, 7, "w", 5, FIRST, commit, commit)
+    table, state = log_table(path=PATH, table_id=7), BucketState(bucket, (), 0, 10, None)
+    facts = RoundFacts(TableAssignment(PATH, 7, 3, 0, 1.0), RoundId(FIRST, 7, 3, 2), started_ms=8_000)
+    facts.start_from(RoundContext(table, head, {bucket: 4}, (state,), Enumeration((), {bucket: 4}, (), behind=False)))
+    assert facts.complete_with({bucket: offset}) == complete_ms
+
+
+def complete_in_lake(world: World, path: TablePath) -> int | None:
+    head = world.lake.head(path)
+    assert head is not None
+    assert head.commit is not None
+    return head.commit.complete_ms
 
 
 class ClosedLake(FolderLake):

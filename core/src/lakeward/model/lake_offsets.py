@@ -20,6 +20,8 @@ INLINE_BYTES = 64 * 1024
 OFFSETS = "lakeward.offsets"
 OFFSETS_FILE = "lakeward.offsets-file"
 """The properties."""
+COMPLETE_MS = "lakeward.complete-ms"
+"""The property with the moment up to which the table is complete with the commit (`CommitRequest.complete_ms`)."""
 
 
 class _Text(msgspec.Struct, frozen=True):
@@ -64,3 +66,14 @@ def offsets_in(said: Mapping[str, str], read: Callable[[str], bytes], place: str
     if OFFSETS_FILE in said:
         return unpack_offsets(read(said[OFFSETS_FILE]), said[OFFSETS_FILE])
     return None
+
+
+def complete_property(complete_ms: int | None) -> dict[str, str]:
+    """Return the property that says up to which moment a table is complete; none where nobody knows it."""
+    return {} if complete_ms is None else {COMPLETE_MS: str(complete_ms)}
+
+
+def complete_in(said: Mapping[str, str]) -> int | None:
+    """Return the moment that `complete_property` gave, None where there is none."""
+    text = said.get(COMPLETE_MS)
+    return None if text is None else int(text)

@@ -66,7 +66,7 @@ class OffsetCommit:
     """A lake snapshot that carries offsets: ours, or another tiering service's.
 
     `offsets` is None where the snapshot only names an offsets file of the source (`source_path`); ask the source
-    to read it. `incarnation`, `round_name` and `step` are None where another service made it.
+    to read it. `incarnation`, `round_name`, `step` and `complete_ms` are None where another service made it.
     """
 
     snapshot_id: int
@@ -76,6 +76,8 @@ class OffsetCommit:
     round_name: str | None
     step: int | None
     timestamp_ms: int
+    complete_ms: int | None = None
+    """As of its `CommitRequest`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,9 @@ class CommitRequest:
     `base_commit` is the snapshot id of the newest offset-carrying commit that the round was enumerated from (None:
     there was none); if the head has another one now, the commit is refused with `FencedError`. `offsets` holds ALL
     buckets of the table. `source_path` is where the source stored them (`Source.prepare`), None where it stored none;
-    the lake keeps it with the commit, and `OffsetCommit.source_path` gives it back.
+    the lake keeps it with the commit, and `OffsetCommit.source_path` gives it back. So it does with `complete_ms`:
+    with this commit the table has every row that the source had at that moment, in milliseconds since 1970 by the
+    service's clock; None where nobody knows one.
     """
 
     path: TablePath
@@ -126,6 +130,7 @@ class CommitRequest:
     files: tuple[LakeFile, ...]
     offsets: Mapping[TableBucket, int]
     source_path: str | None
+    complete_ms: int | None = None
 
 
 class CommitOutcome(Enum):

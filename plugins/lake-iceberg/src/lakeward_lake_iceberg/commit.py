@@ -21,7 +21,14 @@ from pyiceberg.table.update import (
 
 from lakeward.errors import FencedError, LakeError
 from lakeward.local_files import storage_errors
-from lakeward.model.lake_offsets import INLINE_BYTES, OFFSETS, OFFSETS_FILE, pack_offsets
+from lakeward.model.lake_offsets import (
+    COMPLETE_MS,
+    INLINE_BYTES,
+    OFFSETS,
+    OFFSETS_FILE,
+    complete_property,
+    pack_offsets,
+)
 from lakeward_lake_iceberg.detail import unpack_detail
 from lakeward_lake_iceberg.manifests import ManifestSet, data_file, live_entries
 from lakeward_lake_iceberg.offsets import (
@@ -50,6 +57,9 @@ if TYPE_CHECKING:
 
     from lakeward.model.results import CommitIds, CommitRequest
     from lakeward_lake_iceberg.detail import FileDetail
+
+_SOMETIMES_COPIED = (OFFSETS, OFFSETS_FILE, COMPLETE_MS, COPIED_SOURCE)
+"""Table properties that not every commit has: those of the one before go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +136,7 @@ class SnapshotBuilder:
             TABLE_ID: str(request.table_id),
             ROUND: request.round_id.name,
             STEP: str(request.step),
+            **complete_property(request.complete_ms),
             **offsets,
         }
         counts = self._counts([*data, *deletes], removed)
@@ -147,6 +158,7 @@ class SnapshotBuilder:
     def _copy(self, request: CommitRequest, offsets: Mapping[str, str]) -> dict[str, str]:
         copied = {
             **offsets,
+            **complete_property(request.complete_ms),
             COPIED_SNAPSHOT: str(self._ids.snapshot_id),
             COPIED_SEQUENCE: str(self._metadata.next_sequence_number()),
             COPIED_TIMESTAMP: str(self._time_ms),
@@ -223,7 +235,7 @@ class SnapshotBuilder:
         updates: list[TableUpdate] = [AddSnapshotUpdate(snapshot=snapshot), reference]
         if properties:
             known = self._metadata.properties
-            stale = [key for key in (OFFSETS, OFFSETS_FILE, COPIED_SOURCE) if key in known and key not in properties]
+            stale = [key for key in _SOMETIMES_COPIED if key in known and key not in properties]
             if stale:
                 updates.append(RemovePropertiesUpdate(removals=stale))
             updates.append(SetPropertiesUpdate(updates=dict(properties)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lakeward.model.identity import Incarnation
-from lakeward.model.lake_offsets import OFFSETS, OFFSETS_FILE, offsets_in
+from lakeward.model.lake_offsets import OFFSETS, OFFSETS_FILE, complete_in, offsets_in
 from lakeward.model.results import OffsetCommit
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def offset_commit(snapshot: Any, summary: Mapping[str, str], read: Callable[[str
         round_name=summary.get(ROUND),
         step=None if step is None else int(step),
         timestamp_ms=snapshot.timestamp_ms,
+        complete_ms=complete_in(summary),
     )
 
 
@@ -76,6 +77,7 @@ def copied_commit(properties: Mapping[str, str], read: Callable[[str], bytes]) -
         round_name=properties.get(COPIED_ROUND),
         step=None if step is None else int(step),
         timestamp_ms=int(properties.get(COPIED_TIMESTAMP, "0")),
+        complete_ms=complete_in(properties),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lakeward.errors import FencedError
-from lakeward.model.lake_offsets import INLINE_BYTES, OFFSETS, OFFSETS_FILE, pack_offsets
+from lakeward.model.lake_offsets import INLINE_BYTES, OFFSETS, OFFSETS_FILE, complete_property, pack_offsets
 from lakeward_lake_paimon.detail import CHANGELOG, unpack_detail
 from lakeward_lake_paimon.manifests import ADD, DELETE, FROM_APPEND, DataFile, Entry, merge
 from lakeward_lake_paimon.offsets import (
@@ -193,6 +193,7 @@ def _properties(table: Table, request: CommitRequest, next_sequence: int) -> tup
         ROUND: request.round_id.name,
         STEP: str(request.step),
         NEXT_SEQUENCE: str(next_sequence),
+        **complete_property(request.complete_ms),
     }
     text = pack_offsets(request.table_id, request.offsets)
     if len(text) <= INLINE_BYTES:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakeward.model.identity import Incarnation
-from lakeward.model.lake_offsets import OFFSETS, OFFSETS_FILE, offsets_in
+from lakeward.model.lake_offsets import OFFSETS, OFFSETS_FILE, complete_in, offsets_in
 from lakeward.model.results import OffsetCommit
 
 if TYPE_CHECKING:
@@ -61,4 +61,5 @@ def offset_commit(snapshot: Snapshot, read: Callable[[str], bytes]) -> OffsetCom
         round_name=said.get(ROUND),
         step=None if step is None else int(step),
         timestamp_ms=snapshot.time_millis,
+        complete_ms=complete_in(said),
     )

@@ -483,6 +483,7 @@ def _entry(request: CommitRequest) -> dict[str, Any]:
         "step": request.step,
         "offsets": _plain(request.offsets),
         "path": request.source_path,
+        "complete_ms": request.complete_ms,
         "files": [file.path for file in request.files],
         "details": {file.path: file.detail.decode() for file in request.files if file.detail},
     }
@@ -492,7 +493,8 @@ def _commit(entry: dict[str, Any]) -> OffsetCommit:
     rows = entry["offsets"]
     offsets = None if rows is None else {TableBucket(*bucket): offset for *bucket, offset in rows}
     stamp = Incarnation.parse(entry["stamp"]) if "stamp" in entry else None
-    return OffsetCommit(entry["id"], offsets, entry["path"], stamp, entry.get("round"), entry.get("step"), 0)
+    said, complete_ms = entry.get("round"), entry.get("complete_ms")
+    return OffsetCommit(entry["id"], offsets, entry["path"], stamp, said, entry.get("step"), 0, complete_ms)
 
 
 def _plain(offsets: Mapping[TableBucket, int]) -> list[list[int | None]]:

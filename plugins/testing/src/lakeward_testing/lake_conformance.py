@@ -73,6 +73,16 @@ class LakeConformance(LakeFencingConformance, LakeResumeConformance):
         with expect_error(RolledBackError, where, match=r"shop\.orders"):
             lake.head(PATH)
 
+    def test_a_commit_says_up_to_when_the_table_is_complete(
+        self, lake: Lake, begin: Callable[..., TieringRound]
+    ) -> None:
+        for number, complete_ms in enumerate((1_795_887_000_123, None, 1_795_887_180_456), 1):
+            lake.commit(begin(log_table(), number=number).request(complete_ms=complete_ms))
+            commit = head_of(lake).commit
+            found = None if commit is None else commit.complete_ms
+            where = "complete_ms of the head's newest commit"
+            assert found == complete_ms, mismatch(where, complete_ms, found)
+
     def test_partitions_and_buckets_come_back(
         self, lake: Lake, begin: Callable[..., TieringRound], read_table: ReadTable
     ) -> None:

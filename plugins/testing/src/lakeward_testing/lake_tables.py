@@ -183,6 +183,7 @@ class TieringRound:
         *,
         ids: CommitIds | None = None,
         source_path: str | None = None,
+        complete_ms: int | None = None,
     ) -> CommitRequest:
         """Return the request that commits what was written."""
         return CommitRequest(
@@ -196,4 +197,5 @@ class TieringRound:
             files=tuple(self.files),
             offsets=offsets or {TableBucket(self.table.table_id, None, 0): self.number * 100},
             source_path=source_path,
+            complete_ms=complete_ms,
         )

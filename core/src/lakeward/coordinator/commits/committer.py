@@ -61,6 +61,8 @@ class CommitWork:
     """Whether pauses are left out now: somebody waits for the service to end."""
     registered: bool = True
     """Whether the source is told of the commit; it knows nothing of a mirrored table."""
+    complete_ms: int | None = None
+    """As of `CommitRequest`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,4 +204,5 @@ class Committer:
             files=work.files,
             offsets=work.offsets,
             source_path=prepared or None,
+            complete_ms=work.complete_ms,
         )

@@ -53,6 +53,8 @@ class RoundCommit:
     """Those of the round that are not in the lake yet."""
     account: CommitAccount
     """The expected rows, files and offsets."""
+    complete_ms: int | None
+    """As of `CommitRequest`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,7 @@ class RoundCommitter:
                 offsets=commit.offsets,
                 journal=add_ids,
                 registered=table.union_read,
+                complete_ms=commit.complete_ms,
                 may_commit=lambda: self._fence.check(round_id, table.path),
                 hurry=lambda: self._fence.stopping,
             )

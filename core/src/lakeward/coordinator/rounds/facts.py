@@ -254,6 +254,17 @@ class RoundFacts:
         # It listed the buckets after its start, so what the source had at its start is in their known ends.
         return self.started_ms if self.outcome == "committed" and self.lag_rows() == 0 else None
 
+    def complete_with(self, offsets: Mapping[TableBucket, int]) -> int | None:
+        """Return the moment up to which the lake is complete with a commit of these offsets, None if unknown.
+
+        A commit that leaves rows takes nothing away: what was complete before it still is.
+        """
+        context = self.started("commit")
+        before = None if context.head.commit is None else context.head.commit.complete_ms
+        if context.enumeration.behind or context.waiting_rows(offsets):
+            return before
+        return max(self.started_ms, before or 0)
+
     def lake_files(self) -> int | None:
         """Return how many files the lake table has after the round's last commit, None where its head did not say."""
         if self.context is None or self.context.head.files is None:

@@ -563,6 +563,7 @@ class Round:
             offsets=offsets,
             files=files,
             account=account,
+            complete_ms=facts.complete_with(offsets),
         )
         return Commit(commit, step=step)
 
