@@ -397,3 +397,11 @@ def test_a_table_that_lies_where_its_option_says_is_not_set_aside(world: World, 
     assert world.lake.commit(world.begin([1], table).request()) is CommitOutcome.LANDED
     with pytest.raises(LakeError, match="give the new table another path"):
         world.begin([2], replace(table, table_id=8))
+
+
+def test_an_option_that_is_configured_is_set_by_the_catalog(world: World, catalog: RestCatalogServer) -> None:
+    for number, wanted in enumerate(({}, {"read.batch-size": "7"}), 1):
+        begun = world.begin([number], log_table(lake_properties=wanted), number=number)
+        assert world.lake.commit(begun.request()) is CommitOutcome.LANDED
+    newest = catalog.folder(PATH.database, PATH.table) / "schema" / "schema-1"
+    assert json.loads(newest.read_bytes())["options"]["read.batch-size"] == "7"

@@ -151,8 +151,15 @@ def test_a_mirror_may_go_without_system_columns(load: Load) -> None:
     assert rules(loaded).system_columns is True
 
 
-@pytest.mark.parametrize("value", ["true", "false"])
-def test_system_columns_of_a_table_that_is_no_mirror_are_the_servers(load: Load, value: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "value"), [("system_columns", "true"), ("system_columns", "false"), ("columns", '["!card_*"]')]
+)
+def test_which_columns_a_table_has_that_is_no_mirror_is_the_servers(load: Load, name: str, value: str) -> None:
     with pytest.raises(ConfigError, match='expected no such key without `mode = "mirror"`') as caught:
-        load(f'[tables."nyc.*"]\nsystem_columns = {value}')
-    assert caught.value.key == 'lakeward.toml: tables."nyc.*".system_columns'
+        load(f'[tables."nyc.*"]\n{name} = {value}')
+    assert caught.value.key == f'lakeward.toml: tables."nyc.*".{name}'
+
+
+def test_a_mirror_may_go_without_some_columns(load: Load) -> None:
+    loaded = load('[tables."nyc.*"]\nmode = "mirror"\ncolumns = ["!card_*"]')
+    assert rules(loaded).columns == ("!card_*",)

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pytest
 from structlog.testing import capture_logs
 
 from lakeward.model.settings import TableSettings
+from lakeward.model.tables import TablePath
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
     from lakeward.coordinator.service.service import ServiceEnd
-    from lakeward.model.tables import TablePath
     from lakeward_service_kit.service_world import World
 
 OFF = {"table.datalake.enabled": "false"}
+
+
+def _same_rules(rules: TableSettings, _: TablePath) -> TableSettings:
+    return rules
 
 
 def mirror_once(world: World, *mirrored: TablePath) -> ServiceEnd:
@@ -51,6 +58,42 @@ def test_a_mirrored_table_has_no_record_in_the_source_that_could_be_repaired(wor
     with capture_logs() as lines:
         mirror_once(world, log)
     assert [line["event"] for line in lines if "lake record" in line["event"]] == []
+
+
+@pytest.mark.parametrize("fields", [(), ("bucket(2, id)",)], ids=["layout of the source", "partitioned"])
+def test_columns_that_are_left_out_are_in_no_file_and_come_with_later_rows_once_they_are_wanted(
+    world: World, fields: tuple[str, ...]
+) -> None:
+    path = TablePath("t", "log")
+    columns = [("id", pa.int64()), ("name", pa.string()), ("card", pa.string())]
+    spec = world.store.create_table(path, pa.schema(columns), buckets=1, properties=OFF)
+    assert spec.path == path
+    found: list[list[dict[str, Any]]] = []
+    choices: list[tuple[str, ...]] = [("!card",), ()]
+    for number, wanted in enumerate(choices):
+        rules = TableSettings(mode="mirror", columns=wanted, lake_partition=fields)
+        world.store.load(path, pa.Table.from_pylist([{"id": number, "name": "n", "card": "4711"}]))
+        world.rules = partial(_same_rules, rules)
+        assert world.once(source=EmbeddedSource(EmbeddedStore.open(world.store.root)), mirrors=True).failed == ()
+        found.append(sorted(world.lake.read(path), key=lambda row: row["id"]))
+    first, second = found
+    assert [row.get("card") for row in first] == [None]
+    assert "card" not in first[0]
+    assert [row.get("card") for row in second] == [None, "4711"]
+
+
+def test_a_key_tables_snapshot_and_its_log_have_the_wanted_columns_alone(world: World) -> None:
+    keyed = world.table("keyed", key=True, properties=OFF)
+    names = set(world.store.table(keyed).schema.names)
+    world.load(keyed, 0, 10)
+    world.store.snapshot(keyed)
+    for start in (10, 20):
+        world.load(keyed, start, 5)
+        world.rules = lambda _: TableSettings(mode="mirror", columns=("id",))
+        assert world.once(source=EmbeddedSource(EmbeddedStore.open(world.store.root)), mirrors=True).failed == ()
+    rows = world.lake.read(keyed, key="id")
+    assert len(rows) == 20
+    assert all(not (names - {"id"}) & row.keys() for row in rows)
 
 
 def test_leases_protect_a_mirrored_tables_snapshots(world: World) -> None:

@@ -82,18 +82,24 @@ def check_partitioned_tables(loaded: Loaded, *, can_partition: bool) -> None:
         _check_allocation(loaded, rules, section)
 
 
-def check_system_columns(loaded: Loaded) -> None:
-    """Refuse `system_columns` where Lakeward does not make the lake table: a table of `tier` is the server's.
+def check_mirrors(loaded: Loaded) -> None:
+    """Refuse what says which columns a lake table has where Lakeward does not make it: one of `tier` is the server's.
 
     Raises:
         ConfigError: names the key.
     """
     for pattern in loaded.settings.tables:
         rules = table_rules(loaded, TablePath.parse(pattern)).settings
-        if rules.system_columns is not None and rules.mode == "tier":
-            key = place(loaded.file, f"{table_section(pattern)}.system_columns")
-            found = str(rules.system_columns).lower()
-            hint = "The source's server makes the lake table of the mode `tier`; both kinds of tables are tiered."
+        if rules.mode != "tier":
+            continue
+        given: dict[str, object] = {}
+        if rules.system_columns is not None:
+            given["system_columns"] = str(rules.system_columns).lower()
+        if rules.columns:
+            given["columns"] = list(rules.columns)
+        for name, found in given.items():
+            key = place(loaded.file, f"{table_section(pattern)}.{name}")
+            hint = "The source's server makes the lake table of the mode `tier`, and its clients read all columns."
             raise ConfigError(key, 'no such key without `mode = "mirror"` or a `lake_partition`', found, hint)
 
 

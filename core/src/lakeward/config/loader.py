@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakeward.config.consistency import check_consistency, check_partitioned_tables, check_system_columns
+from lakeward.config.consistency import check_consistency, check_mirrors, check_partitioned_tables
 from lakeward.config.entries import (
     ConfigEntry,
     configuration_file,
@@ -84,7 +84,7 @@ def _build(path: Path, entries: Sequence[ConfigEntry], tables: Mapping[str, Any]
     check_consistency(settings, path, provenance)
     loaded = Loaded(settings, options["source"], options["lake"], provenance, path, options["lease"])
     check_partitioned_tables(loaded, can_partition=_can_partition(settings))
-    check_system_columns(loaded)
+    check_mirrors(loaded)
     return loaded
 
 

@@ -150,8 +150,8 @@ class LogSource(ABC):
 class LogPart:
     """Some records with consecutive offsets from `first` on.
 
-    `rows` has the table's columns. `timestamp_ms` is when they were written, in ms since 1970. So many offsets after
-    them as `empty` says hold no record.
+    `rows` has the table's columns, or more. `timestamp_ms` is when they were written, in ms since 1970. So many
+    offsets after them as `empty` says hold no record.
     """
 
     first: int
@@ -194,7 +194,8 @@ class LogReader:
         schema, where = batch_schema(self.table.schema), f"table {self.table.path}, bucket {split.bucket}"
         gatherer = BatchGatherer(schema, where, split.start)
         for part in self.parts(split):
-            records = log_records(schema, part.rows, Change.APPEND, part.first, part.timestamp_ms)
+            rows = part.rows.select(self.table.schema.names)
+            records = log_records(schema, rows, Change.APPEND, part.first, part.timestamp_ms)
             end = part.first + len(part.rows) + part.empty
             yield from gatherer.add(records, part.first, end, empty=part.empty)
         yield from gatherer.rest()

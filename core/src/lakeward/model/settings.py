@@ -440,6 +440,20 @@ class TableSettings(Options, frozen=True, kw_only=True):
         ]
         | None
     ) = None
+    columns: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Columns of a mirror: names and patterns such as `card_*`; `!` before one leaves it out. "
+            "Empty, or only such: all others."
+        ),
+    ] = ()
+    lake_properties: Annotated[
+        Mapping[str, str],
+        Meta(
+            description="Properties (of Iceberg) or options (of Paimon) of the lake table, by their own names: given "
+            "to a new one, and set where they differ. One that is taken out of here stays as it is."
+        ),
+    ] = msgspec.field(default_factory=dict)
     exchange: Annotated[
         ExchangeChoice,
         Meta(

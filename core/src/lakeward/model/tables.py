@@ -104,6 +104,8 @@ class TableSpec:
     table; it is listed all the same, with its path, its id and no columns, so that it fails alone. `newer`: it cannot,
     because the table has what this release does not know. `unread_kept_s`: the source deletes records of the log after
     so many seconds, whether a lake has them or not; None: it keeps those that no lake has, or does not say.
+    `left_out` are columns that the source has and `schema` has not, as the configuration does not want them in the
+    lake. `lake_properties` are those that the configuration wants the lake table to have, by the lake's own names.
     """
 
     path: TablePath
@@ -124,6 +126,8 @@ class TableSpec:
     unreadable: str = ""
     newer: bool = False
     unread_kept_s: float | None = None
+    left_out: tuple[str, ...] = ()
+    lake_properties: Mapping[str, str] = field(default_factory=dict)
 
     def check_readable(self) -> None:
         """Check that the source could describe the table.

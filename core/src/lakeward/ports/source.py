@@ -165,7 +165,10 @@ def has_write_times(source: Source) -> bool:
 
 
 class SourceReader(Protocol):
-    """A source in a subtask. Made by the source plugin from the bytes of `Source.reader_task`."""
+    """A source in a subtask. Made by the source plugin from the bytes of `Source.reader_task`.
+
+    It gives the columns of `TableSpec.schema`: of a table with `left_out`, fewer than the source has.
+    """
 
     def read_log(self, split: LogSplit) -> Iterator[SourceBatch]:
         """Yield the split's records: exactly those with start <= offset < stop, then nothing.

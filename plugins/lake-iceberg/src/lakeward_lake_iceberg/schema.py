@@ -33,12 +33,12 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from lakeward.errors import SchemaMismatchError
+from lakeward.errors import ConfigError, SchemaMismatchError
 from lakeward.model.tables import BUCKET_COLUMN, OFFSET_COLUMN, PRECISION, TIMESTAMP_COLUMN
 from lakeward_lake_iceberg.parquet_fields import FIELD_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pyiceberg.table import Table
 
@@ -53,6 +53,20 @@ SYSTEM_COLUMNS: dict[str, IcebergType] = {
 _MAX_DECIMAL = 38
 _MICROSECOND_DIGITS, _NANOSECOND_DIGITS = 6, 9
 _COMMENT = b"comment"
+_RESERVED = frozenset(
+    {
+        "format-version",
+        "uuid",
+        "snapshot-count",
+        "current-snapshot-summary",
+        "current-snapshot-id",
+        "current-snapshot-timestamp-ms",
+        "current-schema",
+        "default-partition-spec",
+        "default-sort-order",
+    }
+)
+"""Properties that are no properties: Iceberg keeps none of them (`TableProperties.RESERVED_PROPERTIES`)."""
 
 
 def has_system_columns(table: Table) -> bool:
@@ -277,7 +291,20 @@ def table_properties(table: TableSpec) -> dict[str, str]:
         properties |= {f"write.{verb}.mode": "merge-on-read" for verb in ("delete", "update", "merge")}
     for key, value in table.properties.items():
         properties[key.removeprefix("iceberg.") if key.startswith("iceberg.") else f"fluss.{key}"] = value
-    return properties
+    return {**properties, **configured_properties(table)}
+
+
+def configured_properties(table: TableSpec) -> Mapping[str, str]:
+    """Return the properties that the configuration wants a lake table to have.
+
+    Raises:
+        ConfigError: one of them is not for a person to set.
+    """
+    for key in table.lake_properties:
+        if key in _RESERVED or key.startswith(("lakeward.", "fluss.")):
+            where = f'tables."{table.path}".lake_properties'
+            raise ConfigError(where, "properties of Iceberg that a person sets", key, "Lakeward or Iceberg sets it.")
+    return table.lake_properties
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:

@@ -40,6 +40,7 @@ from lakeward_lake_iceberg.layout import check_layout, layout_change, layout_pro
 from lakeward_lake_iceberg.offsets import OPENED_BY, SET_ASIDE_BY, TABLE_ID, parse_incarnation
 from lakeward_lake_iceberg.schema import (
     SYSTEM_COLUMNS,
+    configured_properties,
     has_system_columns,
     lake_schema,
     table_properties,
@@ -217,10 +218,10 @@ def _evolve(client: CatalogClient, table: Table, spec: TableSpec) -> bool:
         return False
     # After the schema: a new column may be one to partition by.
     change = layout_change(table, spec)
-    if change is None:
-        return _adopt(client, table, spec)
-    client.send(table, (uuid, *change.requirements), change.updates)
-    return False
+    if change is not None:
+        client.send(table, (uuid, *change.requirements), change.updates)
+        return False
+    return _set_properties(client, table, spec)
 
 
 def _check_kind(table: Table, spec: TableSpec) -> None:
@@ -244,13 +245,19 @@ def _check_kind(table: Table, spec: TableSpec) -> None:
         raise SchemaMismatchError(message)
 
 
-def _adopt(client: CatalogClient, table: Table, spec: TableSpec) -> bool:
-    """Write the table id to a table that another service created."""
-    if TABLE_ID in table.metadata.properties:
-        return True
-    update = SetPropertiesUpdate(updates={TABLE_ID: str(spec.table_id)})
-    client.send(table, (AssertTableUUID(uuid=table.metadata.table_uuid),), (update,))
-    return False
+def _set_properties(client: CatalogClient, table: Table, spec: TableSpec) -> bool:
+    """Give a table the configured properties, and the table id if another service created it.
+
+    Return whether it had them.
+    """
+    there = table.metadata.properties
+    updates = {key: value for key, value in configured_properties(spec).items() if there.get(key) != value}
+    if TABLE_ID not in there:
+        updates[TABLE_ID] = str(spec.table_id)
+    if updates:
+        update = SetPropertiesUpdate(updates=updates)
+        client.send(table, (AssertTableUUID(uuid=table.metadata.table_uuid),), (update,))
+    return not updates
 
 
 class _Changes:

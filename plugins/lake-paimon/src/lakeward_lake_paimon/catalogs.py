@@ -49,8 +49,11 @@ class Catalog(Protocol):
         """Give a table another name in its database; return False if it is not there, or the name is taken."""
         ...
 
-    def add_columns(self, table: Table, wider: TableSchema, added: Sequence[Field]) -> None:
-        """Make `wider` the table's schema: it has the columns `added` besides; a race that was lost is no error."""
+    def alter(self, table: Table, changed: TableSchema, added: Sequence[Field], options: Mapping[str, str]) -> None:
+        """Make `changed` the table's schema: it has the columns `added` besides, and these options are other ones.
+
+        A race that was lost is no error.
+        """
         ...
 
     def check(self, *, write: bool) -> Iterator[CheckResult]:
@@ -107,11 +110,17 @@ class FolderCatalog:
         """See Protocol."""
         return self.storage.rename_folder(self.find(path), self.find(replace(path, table=name)))
 
-    def add_columns(self, table: Table, wider: TableSchema, added: Sequence[Field]) -> None:  # noqa: ARG002 - as Protocol
+    def alter(
+        self,
+        table: Table,
+        changed: TableSchema,
+        added: Sequence[Field],  # noqa: ARG002 - as Protocol
+        options: Mapping[str, str],  # noqa: ARG002 - as Protocol
+    ) -> None:
         """See Protocol: the next schema file is written."""
         with self.storage.pin(f"{table.location}/schema") as folder:
             if folder.is_at_its_path and read_owner(self.storage, table.location) == table.owner:
-                folder.create(f"schema-{wider.id}", wider.to_bytes(), "schema")
+                folder.create(f"schema-{changed.id}", changed.to_bytes(), "schema")
 
     def check(self, *, write: bool) -> Iterator[CheckResult]:
         """See Protocol."""

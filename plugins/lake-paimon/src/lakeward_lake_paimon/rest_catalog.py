@@ -78,11 +78,13 @@ class RestCatalog:
         body = {"source": _identifier(path), "destination": _identifier(replace(path, table=name))}
         return self._post("tables/rename", body, f"the new name {name} for table {path}", missing=TABLE).is_good
 
-    def add_columns(self, table: Table, wider: TableSchema, added: Sequence[Field]) -> None:
+    def alter(self, table: Table, changed: TableSchema, added: Sequence[Field], options: Mapping[str, str]) -> None:
         """See Protocol: the catalog numbers the columns as it likes."""
         if self.find(table.path) != table.location or read_owner(self.storage, table.location) != table.owner:
             return
-        changes = []
+        changes: list[dict[str, object]] = [
+            {"action": "setOption", "key": key, "value": value} for key, value in options.items()
+        ]
         for field in added:
             move = {"fieldName": field.name, "referenceFieldName": BUCKET_COLUMN, "type": "BEFORE"}
             changes.append(
@@ -91,10 +93,10 @@ class RestCatalog:
                     "fieldNames": [field.name],
                     "dataType": field.kind.to_json(),
                     "comment": field.description,
-                    "move": move if wider.is_legacy else None,
+                    "move": move if changed.is_legacy else None,
                 }
             )
-        self._post(self._client.table(table.path), {"changes": changes}, f"new columns of table {table.path}")
+        self._post(self._client.table(table.path), {"changes": changes}, f"changes of table {table.path}")
 
     def check(self, *, write: bool) -> Iterator[CheckResult]:  # noqa: ARG002 - as Protocol
         """See Protocol."""

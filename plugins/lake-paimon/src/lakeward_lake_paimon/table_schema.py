@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from lakeward.errors import CorruptFileError, SchemaMismatchError
+from lakeward.errors import ConfigError, CorruptFileError, SchemaMismatchError
 from lakeward.model.tables import BUCKET_COLUMN, OFFSET_COLUMN, PRECISION, TIMESTAMP_COLUMN
 from lakeward_lake_paimon.kinds import Field, Kind, arrow_field, paimon_kind
 from lakeward_lake_paimon.layout import computed_fields, partition_names
@@ -252,4 +252,17 @@ def _options(table: TableSpec) -> dict[str, str]:
                 options[name] = value
         elif not key.startswith(_SERVER_ONLY):
             options[f"fluss.{key}"] = value
-    return options
+    return options | dict(configured_options(table))
+
+
+def configured_options(table: TableSpec) -> Mapping[str, str]:
+    """Return the options that the configuration wants a lake table to have.
+
+    Raises:
+        ConfigError: one of them is not for a person to set.
+    """
+    for key in table.lake_properties:
+        if key in _FIXED_OPTIONS or key.startswith("fluss."):
+            where = f'tables."{table.path}".lake_properties'
+            raise ConfigError(where, "options of Paimon that a person sets", key, "Lakeward or Fluss sets it.")
+    return table.lake_properties

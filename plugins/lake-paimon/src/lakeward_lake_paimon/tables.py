@@ -5,14 +5,14 @@ from __future__ import annotations
 import secrets
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from lakeward.errors import CommitConflictError, FencedError, LakeError, TableGoneError
 from lakeward_lake_paimon.fitting import check_fits, check_kind, check_lost, check_place, missing_fields
 from lakeward_lake_paimon.table import Owner, Table, owner_path, read_owner
-from lakeward_lake_paimon.table_schema import SYSTEM_COLUMNS, new_schema, read_schema
+from lakeward_lake_paimon.table_schema import SYSTEM_COLUMNS, configured_options, new_schema, read_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lakeward.model.tables import TablePath, TableSpec
     from lakeward_lake_paimon.catalogs import Catalog
     from lakeward_lake_paimon.kinds import Field, Kind
+    from lakeward_lake_paimon.table_schema import TableSchema
 
 
 _TRIES = 10
@@ -131,6 +132,9 @@ class Warehouse:
             check_lost(spec, added, table.schema, earlier)
             self._add(table, added)
             return False
+        if wanted := self._other_options(table, spec):
+            self.catalog.alter(table, self._next_schema(table, options={**table.schema.options, **wanted}), (), wanted)
+            return False
         if table.owner is None:
             # Another service, or Fluss's coordinator, has made it.
             owner = msgspec.json.encode(_owner(spec, incarnation, table.next_id - 1))
@@ -145,14 +149,24 @@ class Warehouse:
         numbered = [_renumbered(field, ids) for field in added]
         own = [field for field in schema.fields if field.name not in SYSTEM_COLUMNS]
         system = [field for field in schema.fields if field.name in SYSTEM_COLUMNS]
-        wider = replace(
-            schema,
-            id=schema.id + 1,
-            fields=(*own, *numbered, *system),
-            highest_field_id=next(ids) - 1,
-            time_ms=self._wall_ms(),
-        )
-        self.catalog.add_columns(table, wider, numbered)
+        fields = (*own, *numbered, *system)
+        self.catalog.alter(table, self._next_schema(table, fields=fields, highest_field_id=next(ids) - 1), numbered, {})
+
+    def _next_schema(self, table: Table, **changes: Any) -> TableSchema:  # noqa: ANN401 - any of its fields
+        return replace(table.schema, id=table.schema.id + 1, time_ms=self._wall_ms(), **changes)
+
+    @staticmethod
+    def _other_options(table: Table, spec: TableSpec) -> dict[str, str]:
+        """Return the configured options that the table has not.
+
+        Raises:
+            SchemaMismatchError: with one of them the table could not be written here.
+        """
+        there = table.schema.options
+        wanted = {key: value for key, value in configured_options(spec).items() if there.get(key) != value}
+        if wanted:
+            check_fits(spec, replace(table.schema, options={**there, **wanted}))
+        return wanted
 
 
 def _renumbered(field: Field, ids: count[int]) -> Field:

@@ -33,6 +33,7 @@ from lakeward_testing.source_steps import (
     snapshotted,
     supersede,
     table_of,
+    without_name,
 )
 
 if TYPE_CHECKING:
@@ -217,6 +218,16 @@ class SourceReadingConformance(Conformance):
         check_values(batches, "note", [None, None], "read_log of records before and after a column was added")
         check_values(batches, "id", [1, 2], "read_log of records before and after a column was added")
 
+    def test_columns_that_are_left_out_are_not_read(self, world: SourceWorld) -> None:
+        spec = world.create(PATH, primary_key=False)
+        world.write(PATH, [(UPSERT, 1, "n"), (UPSERT, 2, "m")])
+
+        batches = read_log(world, without_name(spec), 0, 2)
+
+        check_values(batches, "id", [1, 2], "read_log of a table without its column 'name'")
+        names = batches[0].records.schema.names
+        assert "name" not in names, mismatch("read_log of a table without its column 'name': columns", ["id"], names)
+
     def test_empty_batches_still_reach_the_stop(self, world: SourceWorld) -> None:
         self.needs("has_empty_batches")
         spec = world.create(PATH, primary_key=False)
@@ -321,6 +332,18 @@ class SourceReadingConformance(Conformance):
         batches = read_snapshot(world, world.source.table(PATH), snapshot)
 
         check_values(batches, "note", [None, None], "read_snapshot from before a column was added")
+
+    @upsert
+    def test_snapshot_is_read_without_the_columns_that_are_left_out(self, world: SourceWorld) -> None:
+        self.needs("has_primary_keys")
+        spec, snapshot = snapshotted(world)
+
+        batches = read_snapshot(world, without_name(spec), snapshot)
+
+        names = batches[0].records.schema.names
+        said = mismatch("read_snapshot of a table without its column 'name': columns", ["id"], names)
+        assert "name" not in names, said
+        assert joined(batches).num_rows == 2, mismatch("read_snapshot: rows", 2, joined(batches).num_rows)
 
     @chaos
     def test_snapshot_that_was_cleaned_away_is_reported_and_cannot_be_read(self, world: SourceWorld) -> None:

@@ -3,6 +3,7 @@
 # ruff: noqa: S101 - a step of a test asserts what it builds on
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -154,3 +155,9 @@ def check_refused(response: HeartbeatResponse, expected: Mapping[int, object], w
 def epoch_of(assignment: TableAssignment) -> TableEpoch:
     """Return the epoch under which a table was assigned."""
     return TableEpoch(assignment.table_id, assignment.epoch, assignment.coordinator_epoch)
+
+
+def without_name(spec: TableSpec) -> TableSpec:
+    """Return a table as it is where the configuration does not want its column `name` in the lake."""
+    schema = spec.schema
+    return replace(spec, schema=schema.remove(schema.get_field_index("name")), left_out=("name",))

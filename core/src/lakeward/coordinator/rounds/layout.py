@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakeward.coordinator.rounds.chosen_columns import check_columns_wanted
 from lakeward.errors import ConfigError, SchemaMismatchError
 from lakeward.model.near_names import did_you_mean
 from lakeward.model.partitioning import ExchangeMode, PartitionField
@@ -97,6 +98,7 @@ def resolve_layout(table: TableSpec, rules: TableSettings, *, gangs: bool = True
     Raises:
         ConfigError: what is configured is impossible; names the key, the table and the reason.
     """
+    check_columns_wanted(table, rules.columns)
     if not rules.lake_partition:
         if rules.exchange == "hash":
             raise ConfigError(_key(table, "exchange"), "`auto` or `none` without a `lake_partition`", rules.exchange)

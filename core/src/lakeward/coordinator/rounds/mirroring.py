@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lakeward.coordinator.rounds.chosen_columns import choose_columns
 from lakeward.model.partitioning import PartitionField
 
 if TYPE_CHECKING:
@@ -18,13 +19,17 @@ MIRROR = "mirror"
 
 
 def as_configured(table: TableSpec, rules: TableSettings) -> TableSpec:
-    """Add to a mirrored table its lake partitioning; remove the bucket key: only the source knows that function.
+    """Add to a mirrored table its lake partitioning; leave out columns that it is to do without, and the bucket key.
+
+    Only the source knows that key's function.
 
     If the lake partitioned by another function of the key, its readers would skip existing rows.
     """
+    table = replace(table, lake_properties=rules.lake_properties)
     if rules.mode != MIRROR:
         return replace(table, union_read=True)
     fields = tuple(map(PartitionField.parse, rules.lake_partition))
+    table = choose_columns(table, rules.columns)
     return replace(table, bucket_key=(), lake_partition=fields, system_columns=rules.system_columns)
 
 

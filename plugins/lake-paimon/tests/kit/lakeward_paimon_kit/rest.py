@@ -266,7 +266,11 @@ class RestCatalogServer:
     def _alter(self, found: _Table, changes: list[dict[str, Any]]) -> Answer:
         schema = found.schema
         fields, highest = list(schema["fields"]), schema["highestFieldId"]
+        options = dict(schema["options"])
         for change in changes:
+            if change["action"] == "setOption":
+                options[change["key"]] = change["value"]
+                continue
             assert change["action"] == "addColumn", change
             (name,) = change["fieldNames"]
             if any(one["name"] == name for one in fields):
@@ -279,7 +283,7 @@ class RestCatalogServer:
             fields.insert(place, added)
         self.files.write(
             f"{found.path}/schema/schema-{schema['id'] + 1}",
-            _numbered({**schema, "fields": fields}, schema["id"] + 1, highest),
+            _numbered({**schema, "fields": fields, "options": options}, schema["id"] + 1, highest),
         )
         return _NONE
 
