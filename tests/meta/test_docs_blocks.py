@@ -28,6 +28,7 @@ import click
 import pytest
 
 from lakeward.cli.main import lakeward
+from lakeward.cli.main import run as lakeward_command
 from lakeward.config.loader import ALL_SECTIONS, load_config
 
 ROOT = Path(__file__).parents[2]
@@ -362,12 +363,14 @@ def test_a_configuration_in_the_docs_is_loaded(block: Block, tmp_path: Path) -> 
     ids=lambda block: block.place,
 )
 def test_config_check_passes_on_a_configuration_in_the_docs(
-    block: Block, tmp_path: Path, shop: Path, environment: dict[str, str]
+    block: Block, tmp_path: Path, shop: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = tmp_path / "shop"
     shutil.copytree(shop, place)
     (place / "lakeward.toml").write_text(completed(block).replace("/data/warehouse", "warehouse"), encoding="utf-8")
-    run("lakeward config check", place, environment)
+    monkeypatch.chdir(place)
+    code = lakeward_command(["config", "check"])
+    assert code == 0, capsys.readouterr()
 
 
 @pytest.mark.parametrize("block", blocks("toml"), ids=lambda block: block.place)
