@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from lakeward.errors import TableError, UsageError
 from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.tables import CHANGE_COLUMN, OFFSET_COLUMN, Change, TablePath
 from lakeward_source_embedded.reader import EmbeddedReader
@@ -181,3 +183,75 @@ def test_rows_written_before_a_column_came_are_old_rows_with_null(store: Embedde
     reader.close()
 
     assert [(row["v"], row["note"]) for row in rows] == [(1, None), (1, None), (2, "x")]
+
+
+WIDENED = [
+    (pa.int8(), pa.int16(), -7),
+    (pa.int32(), pa.int64(), 2**31 - 1),
+    (pa.float32(), pa.float64(), 0.5),
+    (pa.decimal128(5, 2), pa.decimal128(38, 2), Decimal("-999.99")),
+]
+
+
+@pytest.mark.parametrize("key", [(), ("id",)], ids=["log", "key"])
+@pytest.mark.parametrize(("old", "new", "value"), WIDENED, ids=["tiny", "int", "float", "decimal"])
+def test_rows_written_before_a_column_was_widened_keep_their_values(
+    store: EmbeddedStore, old: pa.DataType, new: pa.DataType, value: object, key: tuple[str, ...]
+) -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", old)])
+    store.create_table(PATH, schema, primary_key=key, buckets=1)
+    store.load(PATH, pa.table({"id": [1, 2], "v": [value, None]}, schema=schema))
+    if key:
+        store.snapshot(PATH)
+    spec = store.widen_column(PATH, "v", new)
+    store.load(PATH, pa.table({"id": [1], "v": pa.array([value], new)}, schema=spec.schema))
+    (state,) = store.buckets(PATH)
+    reader = EmbeddedReader(store.root, spec)
+    rows = [one.records for one in reader.read_log(LogSplit("s", state.bucket, (), 0, state.end))]
+    found = pa.Table.from_batches(rows)
+    if state.snapshot is not None:
+        old_rows = SnapshotSplit("s", state.bucket, (), state.snapshot.snapshot_id, state.snapshot.log_offset)
+        kept = [row for one in reader.read_snapshot(old_rows) for row in one.records.to_pylist()]
+        assert [(row["id"], row["v"]) for row in kept] == [(1, value), (2, None)]
+    reader.close()
+
+    assert found.schema.field("v").type == new
+    assert found["v"].to_pylist() == [value, None, *([value] if key else []), value]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "said"),
+    [
+        ("id", pa.int64(), "expected one that is in no key"),
+        ("v", pa.int32(), "column 'v' of type bigint: expected a larger integer, double for float, or a decimal of"),
+        ("v", pa.int64(), "found bigint"),
+        ("v", pa.float64(), "found double"),
+        ("w", pa.int64(), "column 'w': expected one of id, v"),
+    ],
+)
+def test_a_type_that_does_not_hold_more_is_refused(
+    store: EmbeddedStore, name: str, kind: pa.DataType, said: str
+) -> None:
+    schema = pa.schema([pa.field("id", pa.int32(), nullable=False), pa.field("v", pa.int64())])
+    before = store.create_table(PATH, schema, primary_key=("id",))
+    with pytest.raises(UsageError, match=said):
+        store.widen_column(PATH, name, kind)
+    assert store.table(PATH) == before
+
+
+@pytest.mark.parametrize("change", ["add", "widen"])
+def test_rows_that_are_newer_than_the_round_are_left_to_the_next_one(store: EmbeddedStore, change: str) -> None:
+    schema = pa.schema([pa.field("id", pa.int32())])
+    planned = store.create_table(PATH, schema, buckets=1)
+    store.load(PATH, pa.table({"id": [1]}, schema=schema))
+    if change == "add":
+        now = store.add_column(PATH, pa.field("note", pa.string()))
+    else:
+        now = store.widen_column(PATH, "id", pa.int64())
+    store.load(PATH, pa.Table.from_pylist([{"id": 2}], schema=now.schema))
+    (state,) = store.buckets(PATH)
+    reader = EmbeddedReader(store.root, planned)
+    assert [one.records.num_rows for one in reader.read_log(LogSplit("s", state.bucket, (), 0, 1))] == [1]
+    with pytest.raises(TableError, match="was changed while the round ran; the next one takes the new columns in"):
+        list(reader.read_log(LogSplit("s", state.bucket, (), 0, 2)))
+    reader.close()

@@ -92,6 +92,7 @@ def test_columns_can_be_taken_from_a_file(lakeward: Lakeward, tmp_path: Path) ->
         (("create", "a.b", "--like", "none.parquet"), "none.parquet: expected a file"),
         (("create", "a.b", "--like", "none.txt"), "expected a name that ends in .parquet"),
         (("add-column", "a.b", "x int, y int"), "expected one column, found 2"),
+        (("widen-column", "a.b", "x int, y int"), "expected one column, found 2"),
     ],
 )
 def test_a_wrong_word_is_named(lakeward: Lakeward, words: tuple[str, ...], text: str) -> None:
@@ -101,7 +102,9 @@ def test_a_wrong_word_is_named(lakeward: Lakeward, words: tuple[str, ...], text:
 
 
 def test_a_table_can_be_changed_looked_after_and_dropped(flights: Lakeward) -> None:
-    assert flights("embedded", "add-column", "nyc.flights", "delay double").code == 0
+    assert flights("embedded", "add-column", "nyc.flights", "delay float").code == 0
+    said = flights("embedded", "widen-column", "nyc.flights", "delay double")
+    assert (said.code, said.out) == (0, "Column delay of nyc.flights is double now.\n")
     assert flights("embedded", "set-property", "nyc.flights", "table.kv.snapshot.num-retained", "3").code == 0
     assert flights("embedded", "snapshot", "nyc.flights", "-o", "json").document["taken"] == 1
     assert flights("embedded", "maintain").code == 0
@@ -169,7 +172,10 @@ def test_a_key_column_is_refused_where_it_is_said_to_be_null(lakeward: Lakeward)
 def test_a_change_of_columns_that_there_is_not_is_answered_with_what_to_do(lakeward: Lakeward, command: str) -> None:
     said = lakeward("embedded", command, "a.b", "x", "y")
     assert said.code == 2
-    assert "columns are only added (`add-column`). For others, create a new table and load it." in said.err
+    assert (
+        "columns are only added (`add-column`) and widened (`widen-column`). For other changes, create a new"
+        in said.err
+    )
 
 
 def test_an_unknown_property_is_refused_with_the_nearest_one(flights: Lakeward) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from lakeward.errors import CorruptFileError, TableGoneError, UsageError
 from lakeward.model.tables import BucketState, KvSnapshot, TableBucket, TablePath, TableSpec
 from lakeward_source_embedded.check_table import check_field, check_path, checked_keys, checked_schema
+from lakeward_source_embedded.columns import type_text, widens
 from lakeward_source_embedded.database import NO_PARTITION
 from lakeward_source_embedded.options import FRESHNESS, LAKE_ENABLED, check_table_properties, table_options
 
@@ -123,10 +124,26 @@ class Catalog:
                     f"column {field.name!r}: expected a nullable column, found NOT NULL (older rows have no value)"
                 )
                 raise UsageError(message)
-            arrow = spec.schema.append(field).serialize().to_pybytes()
-            sql.execute("INSERT INTO schemas VALUES (?, ?, ?)", (spec.table_id, spec.schema_id + 1, arrow))
-            sql.execute("UPDATE tables SET schema_id = schema_id + 1 WHERE table_id = ?", (spec.table_id,))
-            return read_spec(sql, path)
+            return _next_schema(sql, spec, spec.schema.append(field).serialize().to_pybytes())
+
+    def widen_column(self, path: TablePath, name: str, kind: pa.DataType) -> TableSpec:
+        """Give a column a type that holds all values of its present one."""
+        with self._database.write() as sql:
+            spec = read_spec(sql, path)
+            place = spec.schema.get_field_index(name)
+            if place < 0:
+                message = f"column {name!r}: expected one of {', '.join(spec.schema.names)}"
+                raise UsageError(message)
+            if name in {*spec.primary_key, *spec.partition_keys, *spec.bucket_key}:
+                message = f"column {name!r}: expected one that is in no key, as rows are found by their keys"
+                raise UsageError(message)
+            old = spec.schema.field(place)
+            if not widens(old.type, kind):
+                expected = "a larger integer, double for float, or a decimal of more digits and the same scale"
+                message = f"column {name!r} of type {type_text(old.type)}: expected {expected}, found {type_text(kind)}"
+                raise UsageError(message)
+            arrow = spec.schema.set(place, old.with_type(kind)).serialize().to_pybytes()
+            return _next_schema(sql, spec, arrow)
 
     def set_property(self, path: TablePath, key: str, text: str) -> TableSpec:
         """Change one property; a new freshness is planned for at once (fluss.md, "The tiering queue")."""
@@ -237,6 +254,12 @@ def _insert_partition(sql: sqlite3.Connection, table: TableSpec, spec: str, now_
     added = sql.execute("INSERT OR IGNORE INTO partitions (table_id, spec) VALUES (?, ?)", (table.table_id, spec))
     if added.rowcount:
         _insert_buckets(sql, table.table_id, int(added.lastrowid or 0), table.buckets, now_ms)
+
+
+def _next_schema(sql: sqlite3.Connection, spec: TableSpec, arrow: bytes) -> TableSpec:
+    sql.execute("INSERT INTO schemas VALUES (?, ?, ?)", (spec.table_id, spec.schema_id + 1, arrow))
+    sql.execute("UPDATE tables SET schema_id = schema_id + 1 WHERE table_id = ?", (spec.table_id,))
+    return read_spec(sql, spec.path)
 
 
 def _insert_buckets(sql: sqlite3.Connection, table_id: int, partition_id: int, buckets: int, now_ms: int) -> None:

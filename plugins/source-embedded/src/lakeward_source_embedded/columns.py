@@ -78,6 +78,16 @@ def columns_text(schema: pa.Schema) -> str:
     return ", ".join(f"{_quoted(field.name)} {_field_text(field)}" for field in schema)
 
 
+def widens(narrow: pa.DataType, wide: pa.DataType) -> bool:
+    """Return whether a type is another one than the first and holds all its values, as a column may be widened."""
+    types = pa.types
+    if types.is_decimal(narrow) and types.is_decimal(wide):
+        return bool(narrow.scale == wide.scale and narrow.precision < wide.precision)
+    if types.is_signed_integer(narrow) and types.is_signed_integer(wide):
+        return bool(narrow.bit_width < wide.bit_width)
+    return bool(types.is_float32(narrow) and types.is_float64(wide))
+
+
 def type_text(kind: pa.DataType) -> str:  # noqa: PLR0911 - one for each kind of type
     """Return a type's name, as `parse_columns` reads it."""
     types = pa.types

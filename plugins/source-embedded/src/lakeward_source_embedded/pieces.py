@@ -12,6 +12,7 @@ import pyarrow as pa
 from lakeward.errors import CorruptFileError
 from lakeward.model.batches import BYTES_MOST, concat_batches
 from lakeward_source_embedded.arrow_files import ArrowFile
+from lakeward_source_embedded.columns import widens
 from lakeward_source_embedded.index import ROW_BITS
 
 if TYPE_CHECKING:
@@ -130,10 +131,13 @@ class Pieces:
 
 
 def widen(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch with the columns of `schema`, in its order; columns that an older batch lacks are null."""
+    """Return a batch with the columns of `schema`, in its order and of its types; what an older batch lacks is null."""
     there = batch.schema.names
-    arrays = [
-        batch.column(there.index(field.name)) if field.name in there else pa.nulls(len(batch), field.type)
-        for field in schema
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def column(field: pa.Field) -> pa.Array:
+        if field.name not in there:
+            return pa.nulls(len(batch), field.type)
+        found = batch.column(there.index(field.name))
+        return found.cast(field.type) if widens(found.type, field.type) else found
+
+    return pa.RecordBatch.from_arrays([column(field) for field in schema], schema=schema)

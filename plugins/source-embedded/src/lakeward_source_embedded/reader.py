@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from lakeward.errors import CorruptFileError, LogTruncatedError, SnapshotGoneError, TableGoneError
+from lakeward.errors import CorruptFileError, LogTruncatedError, SnapshotGoneError, TableError, TableGoneError
 from lakeward.model.batches import (
     BatchGatherer,
     SourceBatch,
@@ -20,6 +20,7 @@ from lakeward.model.batches import (
 from lakeward.model.tables import CHANGE_COLUMN, Change
 from lakeward_source_embedded.arrow_files import ArrowFile
 from lakeward_source_embedded.catalog import key_of
+from lakeward_source_embedded.columns import widens
 from lakeward_source_embedded.database import Database
 from lakeward_source_embedded.pieces import widen
 
@@ -122,7 +123,7 @@ class EmbeddedReader:
             left -= skipped
             if skipped < len(mapped):
                 mapped = file.batch(number)
-            complete = widen(mapped.slice(skipped), self._table.schema)
+            complete = self._fitted(mapped.slice(skipped))
             for batch in split_batch(complete) if len(complete) else ():
                 given += len(batch)
                 yield SourceBatch(snapshot_records(self._schema, batch), split.log_offset)
@@ -156,7 +157,23 @@ class EmbeddedReader:
 
     def _log_batch(self, part: pa.RecordBatch, first: int, timestamp_ms: int) -> pa.RecordBatch:
         changes = part.column(CHANGE_COLUMN) if self._table.has_primary_key else Change.APPEND
-        return log_records(self._schema, widen(part, self._table.schema), changes, first, timestamp_ms)
+        return log_records(self._schema, self._fitted(part), changes, first, timestamp_ms)
+
+    def _fitted(self, part: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows with the columns and types that the round knows.
+
+        Raises:
+            TableError: they are newer than the round: a column would be lost, or a value does not fit the old type.
+        """
+        table = self._table
+        known = {*table.schema.names, *table.left_out, CHANGE_COLUMN}
+        if not known.issuperset(part.schema.names) or any(
+            field.name in part.schema.names and widens(field.type, part.schema.field(field.name).type)
+            for field in table.schema
+        ):
+            message = f"table {table.path} was changed while the round ran; the next one takes the new columns in"
+            raise TableError(message)
+        return widen(part, table.schema)
 
     def _where(self, bucket: TableBucket) -> str:
         return f"table {self._table.path}, bucket {bucket}"

@@ -139,6 +139,16 @@ class EmbeddedStore:
         """
         return self.catalog.add_column(path, field)
 
+    def widen_column(self, path: TablePath, name: str, kind: pa.DataType) -> TableSpec:
+        """Give a column a type that holds all values of its present one; rows that are there are read as of that type.
+
+        Raises:
+            UsageError: no such column, one of a key, or a type that does not hold them.
+            TableGoneError: there is no such table.
+        """
+        with self._locked(path):
+            return self.catalog.widen_column(path, name, kind)
+
     def set_property(self, path: TablePath, key: str, text: str) -> TableSpec:
         """Change one property of a table (see `options.TABLE_SETTINGS`). Raises as `create_table`."""
         return self.catalog.set_property(path, key, text)

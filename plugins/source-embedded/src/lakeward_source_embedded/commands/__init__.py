@@ -15,6 +15,7 @@ COMMANDS = {
     "list": Lazy(f"{_ROOM}.list", "list_tables", "Show the tables of the store."),
     "describe": Lazy(f"{_ROOM}.describe", "describe", "Show the columns, keys, buckets and properties of a table."),
     "add-column": Lazy(f"{_ROOM}.change", "add_column", "Add a nullable column to a table."),
+    "widen-column": Lazy(f"{_ROOM}.change", "widen_column", "Give a column a type that holds more."),
     "set-property": Lazy(f"{_ROOM}.change", "set_property", "Change a property of a table."),
     "drop": Lazy(f"{_ROOM}.change", "drop", "Drop a table with all its rows and snapshots."),
     "snapshot": Lazy(f"{_ROOM}.upkeep", "snapshot", "Take KV snapshots of a primary-key table now."),
@@ -23,7 +24,8 @@ COMMANDS = {
 }
 
 _ADDED_ALONE = (
-    "The store does not support it: columns are only added (`add-column`). For others, create a new table and load it."
+    "The store does not support it: columns are only added (`add-column`) and widened (`widen-column`). "
+    "For other changes, create a new table and load it."
 )
 _HINTS = dict.fromkeys(
     ("rename-column", "drop-column", "alter-column", "change-column", "rename", "alter"), _ADDED_ALONE

@@ -1,15 +1,16 @@
-"""`lakeward embedded add-column`, `set-property` and `drop`."""
+"""`lakeward embedded add-column`, `widen-column`, `set-property` and `drop`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import click
+import pyarrow as pa
 
 from lakeward.cli.extend import Invocation, pass_invocation, with_common_options
 from lakeward.errors import UsageError
 from lakeward.model.tables import TablePath
-from lakeward_source_embedded.columns import parse_columns
+from lakeward_source_embedded.columns import parse_columns, type_text
 from lakeward_source_embedded.commands.store_option import open_store, with_store_option
 
 
@@ -21,15 +22,38 @@ from lakeward_source_embedded.commands.store_option import open_store, with_stor
 @pass_invocation
 def add_column(invocation: Invocation, *, table: str, column: str, store: Path | None) -> None:
     """Add a nullable column to DB.TABLE; older rows have null there. It reaches the lake without a restart."""
-    path = TablePath.parse(table)
-    fields = list(parse_columns(column))
-    if len(fields) != 1:
-        message = f"expected one column, found {len(fields)} in {column!r}"
-        raise UsageError(message)
+    path, field = TablePath.parse(table), _one_column(column)
     with open_store(invocation, store) as opened:
-        spec = opened.add_column(path, fields[0])
-    document = {"table": str(path), "column": fields[0].name, "schema_id": spec.schema_id}
-    invocation.output.show(document, f"{path} has the column {fields[0].name} now.")
+        spec = opened.add_column(path, field)
+    document = {"table": str(path), "column": field.name, "schema_id": spec.schema_id}
+    invocation.output.show(document, f"{path} has the column {field.name} now.")
+
+
+@click.command("widen-column")
+@click.argument("table", metavar="DB.TABLE")
+@click.argument("column", metavar='"NAME TYPE"')
+@with_store_option
+@with_common_options
+@pass_invocation
+def widen_column(invocation: Invocation, *, table: str, column: str, store: Path | None) -> None:
+    """Give a column of DB.TABLE a type that holds more.
+
+    From an integer to a larger one, from float to double, or to a decimal of more digits and the same scale. Rows that
+    are there keep their values. It reaches an Iceberg table without a restart.
+    """
+    path, field = TablePath.parse(table), _one_column(column)
+    with open_store(invocation, store) as opened:
+        spec = opened.widen_column(path, field.name, field.type)
+    document = {"table": str(path), "column": field.name, "schema_id": spec.schema_id}
+    invocation.output.show(document, f"Column {field.name} of {path} is {type_text(field.type)} now.")
+
+
+def _one_column(text: str) -> pa.Field:
+    fields = list(parse_columns(text))
+    if len(fields) != 1:
+        message = f"expected one column, found {len(fields)} in {text!r}"
+        raise UsageError(message)
+    return fields[0]
 
 
 @click.command("set-property")
