@@ -267,3 +267,13 @@ def test_a_keyed_table_has_the_rows_of_a_model_whatever_its_layouts_were(
     world.check(found, table.scan().to_arrow())
     catalog.close()
     lake.close()
+
+
+def test_a_type_that_has_become_wider_is_followed_unless_types_are_frozen(lake: Lake, catalog: SqlCatalog) -> None:
+    narrow, wide = pa.schema([("id", pa.int32())]), pa.schema([("id", pa.int64())])
+    lake.open_table(log_table(narrow), incarnation())
+    with pytest.raises(SchemaMismatchError, match="column 'id': type long, found int"):
+        lake.open_table(log_table(wide, may_widen=False), incarnation())
+    assert str(catalog.load_table(str(PATH)).schema().find_type("id")) == "int"
+    lake.open_table(log_table(wide), incarnation())
+    assert str(catalog.load_table(str(PATH)).schema().find_type("id")) == "long"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -158,6 +159,27 @@ def test_which_columns_a_table_has_that_is_no_mirror_is_the_servers(load: Load, 
     with pytest.raises(ConfigError, match='expected no such key without `mode = "mirror"`') as caught:
         load(f'[tables."nyc.*"]\n{name} = {value}')
     assert caught.value.key == f'lakeward.toml: tables."nyc.*".{name}'
+
+
+def test_a_contract_says_what_becomes_of_new_columns_and_wider_types(load: Load) -> None:
+    loaded = load('[tables."nyc.*"]\nschema = {columns = "freeze", types = "evolve"}')
+    assert rules(loaded).schema == {"columns": "freeze", "types": "evolve"}
+    loaded = load('[tables."nyc.flights"]\nmode = "mirror"\nschema = {columns = "discard_value"}')
+    assert rules(loaded).schema == {"columns": "discard_value"}
+
+
+@pytest.mark.parametrize(
+    ("contract", "expected"),
+    [
+        ('{columns = "frozen"}', "a table of 'columns', 'types', each one of 'discard_value', 'evolve', 'freeze'"),
+        ('{rows = "freeze"}', "a table of 'columns', 'types', each one of"),
+        ('{types = "discard_value"}', "expected 'evolve' or 'freeze', found 'discard_value'"),
+        ('{columns = "discard_value"}', 'expected no such key without `mode = "mirror"`'),
+    ],
+)
+def test_a_contract_that_cannot_be_is_refused(load: Load, contract: str, expected: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(expected)):
+        load(f'[tables."nyc.*"]\nschema = {contract}')
 
 
 def test_a_mirror_may_go_without_some_columns(load: Load) -> None:

@@ -16,6 +16,7 @@ from lakeward_source_embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
     from lakeward.coordinator.service.service import ServiceEnd
+    from lakeward.model.settings import SchemaChange
     from lakeward_service_kit.service_world import World
 
 OFF = {"table.datalake.enabled": "false"}
@@ -80,6 +81,28 @@ def test_columns_that_are_left_out_are_in_no_file_and_come_with_later_rows_once_
     assert [row.get("card") for row in first] == [None]
     assert "card" not in first[0]
     assert [row.get("card") for row in second] == [None, "4711"]
+
+
+def test_a_new_column_is_let_in_left_out_or_suspends_its_table_as_the_contract_says(world: World) -> None:
+    path = TablePath("t", "log")
+    world.store.create_table(path, pa.schema([("id", pa.int64())]), buckets=1, properties=OFF)
+
+    def round_under(contract: SchemaChange, **row: object) -> ServiceEnd:
+        world.store.load(path, pa.Table.from_pylist([row]))
+        rules = TableSettings(mode="mirror", schema={"columns": contract})
+        world.rules = partial(_same_rules, rules)
+        return world.once(source=EmbeddedSource(EmbeddedStore.open(world.store.root)), mirrors=True)
+
+    assert round_under("freeze", id=1).failed == ()
+    world.store.add_column(path, pa.field("note", pa.string()))
+    suspended = round_under("freeze", id=2, note="b")
+    ((failed, why),) = suspended.failed
+    assert failed == path
+    assert """tables."t.log".schema.columns = 'freeze', found note""" in why
+    assert round_under("discard_value", id=3, note="c").failed == ()
+    assert sorted((row["id"], row.get("note")) for row in world.lake.read(path)) == [(1, None), (2, None), (3, None)]
+    assert round_under("evolve", id=4, note="d").failed == ()
+    assert sorted((row["id"], row.get("note")) for row in world.lake.read(path))[3:] == [(4, "d")]
 
 
 def test_a_key_tables_snapshot_and_its_log_have_the_wanted_columns_alone(world: World) -> None:

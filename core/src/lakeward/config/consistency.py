@@ -90,6 +90,9 @@ def check_mirrors(loaded: Loaded) -> None:
     """
     for pattern in loaded.settings.tables:
         rules = table_rules(loaded, TablePath.parse(pattern)).settings
+        if rules.schema.get("types") == "discard_value":
+            key = place(loaded.file, f"{table_section(pattern)}.schema.types")
+            raise ConfigError(key, "'evolve' or 'freeze'", "discard_value")
         if rules.mode != "tier":
             continue
         given: dict[str, object] = {}
@@ -97,6 +100,8 @@ def check_mirrors(loaded: Loaded) -> None:
             given["system_columns"] = str(rules.system_columns).lower()
         if rules.columns:
             given["columns"] = list(rules.columns)
+        if rules.schema.get("columns") == "discard_value":
+            given["schema.columns"] = "discard_value"
         for name, found in given.items():
             key = place(loaded.file, f"{table_section(pattern)}.{name}")
             hint = "The source's server makes the lake table of the mode `tier`, and its clients read all columns."

@@ -148,8 +148,15 @@ def _literals(annotation: Any) -> list[Any]:  # noqa: ANN401 - any annotation
 
 def _describe(shape: inspect.Type, name: str = "") -> str:
     """Return the type, or the name that stands for it, and its bounds."""
+    if isinstance(shape, inspect.DictType) and isinstance(shape.key_type, inspect.LiteralType):
+        return f"a table of {_choices(shape.key_type)}, each one of {_choices(shape.value_type)}"
     text = name or next((text for kind, text in _DESCRIPTIONS.items() if isinstance(shape, kind)), "a value")
     if isinstance(shape, inspect.IntType | inspect.FloatType):
         bounds = (("at least", shape.ge), ("above", shape.gt), ("at most", shape.le), ("below", shape.lt))
         return " ".join([text, *(f"{border} {bound}" for border, bound in bounds if bound is not None)])
     return text
+
+
+def _choices(shape: inspect.Type) -> str:
+    values = shape.values if isinstance(shape, inspect.LiteralType) else ()
+    return ", ".join(repr(value) for value in values)

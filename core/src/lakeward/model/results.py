@@ -87,7 +87,7 @@ class LakeHead:
     `stamp` is the incarnation of the newest snapshot that carries one, None on a table that we never touched.
     `commit` is the newest commit that carries offsets, None if nothing was ever tiered. `own` is the newest of those
     that a service of ours made: `commit` itself, or one below a commit of another tiering service. `files` counts the
-    table's data and delete files, None where the lake does not say.
+    table's data and delete files, `columns` are the names of its columns; None where the lake does not say.
     """
 
     path: TablePath
@@ -98,6 +98,7 @@ class LakeHead:
     commit: OffsetCommit | None
     own: OffsetCommit | None = None
     files: int | None = None
+    columns: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

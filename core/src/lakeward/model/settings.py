@@ -17,6 +17,7 @@ from lakeward.model.options import ByteSize, Duration, LocalPath, Meta, Options
 
 TableMode = Literal["tier", "mirror"]
 ExchangeChoice = Literal["auto", "none", "hash"]
+SchemaChange = Literal["evolve", "freeze", "discard_value"]
 _THIS_MACHINE = re.compile(r"local(-cluster)?(\[.*\])?")
 DYNAMIC_ALLOCATION = "spark.dynamicAllocation.enabled"
 COMMIT_TIMEOUT_S = 60.0
@@ -447,6 +448,14 @@ class TableSettings(Options, frozen=True, kw_only=True):
             "Empty, or only such: all others."
         ),
     ] = ()
+    schema: Annotated[
+        Mapping[Literal["columns", "types"], SchemaChange],
+        Meta(
+            description="What becomes of changes of the source's schema. `columns` are new ones, `types` wider ones. "
+            "`evolve`: the lake table follows. `freeze`: the table is suspended. `discard_value`: new columns are left "
+            "out (of a mirror)."
+        ),
+    ] = msgspec.field(default_factory=dict)
     lake_properties: Annotated[
         Mapping[str, str],
         Meta(

@@ -106,6 +106,7 @@ class TableSpec:
     so many seconds, whether a lake has them or not; None: it keeps those that no lake has, or does not say.
     `left_out` are columns that the source has and `schema` has not, as the configuration does not want them in the
     lake. `lake_properties` are those that the configuration wants the lake table to have, by the lake's own names.
+    `may_widen`: a column of the lake table gets a type that holds more where the source's has become wider.
     """
 
     path: TablePath
@@ -128,6 +129,7 @@ class TableSpec:
     unread_kept_s: float | None = None
     left_out: tuple[str, ...] = ()
     lake_properties: Mapping[str, str] = field(default_factory=dict)
+    may_widen: bool = True
 
     def check_readable(self) -> None:
         """Check that the source could describe the table.

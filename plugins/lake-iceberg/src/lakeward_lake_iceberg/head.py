@@ -84,6 +84,7 @@ def read_head(path: TablePath, table: Table) -> LakeHead:
         commit=commit,
         own=commit if commit is None or commit.incarnation is not None else _own_commit(metadata, ancestry, table.io),
         files=_count_files(ancestry),
+        columns=tuple(field.name for field in table.schema().fields),
     )
 
 

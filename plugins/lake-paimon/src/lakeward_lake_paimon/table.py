@@ -240,6 +240,7 @@ class Table:
             commit=commit,
             own=commit if commit is None or commit.incarnation is not None else self._own_commit(),
             files=sum(one.added - one.deleted for one in manifests),
+            columns=self.schema.names,
         )
 
     def _own_commit(self) -> OffsetCommit | None:

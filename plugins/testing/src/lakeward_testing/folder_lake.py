@@ -175,7 +175,9 @@ class FolderLake:
                 raise LakeError(message)
             if state.get("table_id") != table.table_id:
                 state.clear()
-                state |= {"table_id": table.table_id, "opened_by": str(incarnation), "log": []}
+                state |= {"table_id": table.table_id, "opened_by": str(incarnation), "log": [], "columns": []}
+            known = state.setdefault("columns", [])
+            known += [name for name in table.schema.names if name not in known]
         return self._head(table.path)
 
     def head(self, path: TablePath) -> LakeHead | None:
@@ -338,7 +340,8 @@ class FolderLake:
             own = next((_commit(entry) for entry in reversed(log) if "round" in entry), None)
             last = log[-1]["id"] if log else None
             files = len(_live(state))
-            return LakeHead(path, state["table_id"], str(self.root), last, _stamp(state), commit, own, files)
+            columns = tuple(state.get("columns", ()))
+            return LakeHead(path, state["table_id"], str(self.root), last, _stamp(state), commit, own, files, columns)
 
     def _file(self, path: TablePath) -> Path:
         return self.root / f"{path}.json"

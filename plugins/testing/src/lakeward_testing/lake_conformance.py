@@ -83,6 +83,15 @@ class LakeConformance(LakeFencingConformance, LakeResumeConformance):
             where = "complete_ms of the head's newest commit"
             assert found == complete_ms, mismatch(where, complete_ms, found)
 
+    def test_the_head_names_the_columns_if_it_names_any(self, lake: Lake) -> None:
+        lake.open_table(log_table(), incarnation())
+        found = head_of(lake).columns
+        said = mismatch("head: columns, or None", COLUMNS.names, found)
+        assert found is None or set(found) >= set(COLUMNS.names), said
+        lake.open_table(log_table(COLUMNS.append(pa.field("more", pa.string()))), incarnation())
+        later = head_of(lake).columns
+        assert later is None or "more" in later, mismatch("head: columns after one was added", "more", later)
+
     def test_partitions_and_buckets_come_back(
         self, lake: Lake, begin: Callable[..., TieringRound], read_table: ReadTable
     ) -> None:

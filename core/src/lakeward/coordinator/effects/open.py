@@ -16,6 +16,7 @@ from lakeward.coordinator.checkpoints.restorer import is_gone
 from lakeward.coordinator.effects.work import Handlers, Work
 from lakeward.coordinator.rounds.alike_columns import AlikeColumns
 from lakeward.coordinator.rounds.context import RoundContext, tiered_offsets
+from lakeward.coordinator.rounds.contract import under_contract
 from lakeward.coordinator.rounds.effects import LookForTable, OpenTable
 from lakeward.coordinator.rounds.layout import check_bucket_counts, check_splits, resolve_layout
 from lakeward.coordinator.rounds.mirroring import MIRROR, as_configured
@@ -137,8 +138,10 @@ def start_round(  # noqa: PLR0917 - the two sides, whose round it is, and its ru
     if rules.mode != MIRROR:
         table.check_lake(lake.name)
     record = committed.read(table.table_id)
-    if lost := lost_commits(source, table, record, lake.head(table.path)):
+    before = lake.head(table.path)
+    if lost := lost_commits(source, table, record, before):
         raise LakeTableGoneError(lost)
+    table = under_contract(table, rules, before)
     lake.open_table(table, incarnation)
     head = lake.stamp(table.path, incarnation)
     buckets = source.buckets(table)
