@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from itertools import pairwise
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -8,7 +9,7 @@ from structlog.testing import capture_logs
 
 from lakeward.errors import StorageError
 from lakeward.model.status import RoundReport
-from lakeward.storage.round_history import HISTORY_FILE, KEPT, HistoryWriter, RoundHistory, find_rounds
+from lakeward.storage.round_history import HISTORY_FILE, KEPT, NEWEST, HistoryWriter, RoundHistory, find_rounds
 from lakeward.storage.small_files import SmallFiles
 from lakeward_testing.waiting import LIMIT_S
 
@@ -94,16 +95,45 @@ def test_a_history_that_cannot_be_read_says_nothing_of_freshness(tmp_path: Path)
     assert [line["event"] for line in logs] == ["the rounds that ended cannot be read"]
 
 
-def test_of_each_table_only_the_newest_are_kept(tmp_path: Path) -> None:
+MINUTE_MS, DAY_MS = 60_000, 86_400_000
+
+
+def test_of_each_table_the_newest_are_kept_and_others_that_show_the_day(tmp_path: Path) -> None:
+    """A round each three minutes, for two days."""
     files = SmallFiles(str(tmp_path))
     history = RoundHistory(files, "svc")
     history.add(numbered(0, table_id=2))
-    for number in range(1, 5 * KEPT):
-        history.add(numbered(number))
-    kept = RoundHistory(files, "svc").read()
-    assert [one.ended_ms for one in kept] == [*range(5 * KEPT - 1, 4 * KEPT - 1, -1), 0]
+    rounds = 2 * 480
+    for number in range(1, rounds + 1):
+        history.add(numbered(number * 3 * MINUTE_MS))
+    *kept, other = RoundHistory(files, "svc").read()
+    assert (other.table_id, len(kept)) == (2, KEPT)
+    numbers = [(one.ended_ms or 0) // (3 * MINUTE_MS) for one in kept]
+    assert numbers[:NEWEST] == list(range(rounds, rounds - NEWEST, -1))
+    older = numbers[NEWEST - 1 :]
+    assert older[-1] >= rounds - 480
+    gaps = [later - earlier for later, earlier in pairwise(older)]
+    assert max(gaps) <= 4 * (480 - NEWEST) / (KEPT - NEWEST)
+    assert list(history.of(1)) == kept[::-1]
     assert len((tmp_path / NAME).read_bytes().splitlines()) <= 3 * (KEPT + 1) + KEPT
-    assert list(history.of(1)) == kept[-2::-1]
+
+
+def test_rounds_that_failed_are_kept_longer_than_others_of_their_day(tmp_path: Path) -> None:
+    history = RoundHistory(SmallFiles(str(tmp_path)), "svc")
+    failed = [20, 77, 140]
+    for number in range(1, 300):
+        record = numbered(number * MINUTE_MS)
+        history.add(replace(record, outcome="failed") if number in failed else record)
+    kept = [one for one in history.of(1) if one.outcome == "failed"]
+    assert [(one.ended_ms or 0) // MINUTE_MS for one in kept] == failed
+
+
+def test_what_is_older_than_a_day_goes_first(tmp_path: Path) -> None:
+    history = RoundHistory(SmallFiles(str(tmp_path)), "svc")
+    history.add(replace(numbered(1), outcome="failed"))
+    for number in range(KEPT):
+        history.add(numbered(DAY_MS + 2 + number))
+    assert [one.ended_ms for one in history.of(1)] == [DAY_MS + 2 + number for number in range(KEPT)]
 
 
 def test_a_later_start_knows_the_rounds_of_a_table_from_the_beginning(root: str) -> None:

@@ -1,14 +1,14 @@
 """The rounds that have ended: a line of JSON for each, in `<service>/rounds.jsonl` below the state root.
 
 A service appends to the file in a directory; in an object store, where nothing can be appended, it writes it anew.
-Only the newest rounds of each table are kept. A line that cannot be read, such as one that a crash cut off, is skipped.
+Of each table the newest rounds are kept, and others spread over a day. A line that cannot be read, such as one that a
+crash cut off, is skipped.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections import deque
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Literal
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from lakeward.storage.small_files import SmallFiles
 
 HISTORY_FILE = "rounds.jsonl"
-KEPT = 100
-"""So many of the newest rounds of each table are kept."""
+KEPT, NEWEST = 100, 50
+"""So many rounds of each table are kept, and so many of them are the newest ones."""
+_DAY_MS = 86_400_000
 _SLACK = 2
 """The file is written anew once it has so many times the lines that are kept."""
 _log = structlog.get_logger("lakeward.history")
@@ -78,9 +79,9 @@ class RoundHistory:
         """
         lines = (self._files.read(self._name) or b"").split(b"\n")
         found = [record for line in lines if (record := _report(line)) is not None]
-        kept: dict[int, deque[RoundReport]] = {}
+        kept: dict[int, tuple[RoundReport, ...]] = {}
         for record in found:
-            kept.setdefault(record.table_id, deque(maxlen=KEPT)).append(record)
+            kept[record.table_id] = _with_newest(kept.get(record.table_id, ()), record)
         return sorted((one for each in kept.values() for one in each), key=_ended_ms, reverse=True)
 
     def complete_ms(self) -> dict[int, int]:
@@ -127,7 +128,7 @@ class RoundHistory:
         self._lines = len(earlier)
 
     def _add_newest(self, record: RoundReport) -> None:
-        self._kept[record.table_id] = (*self._kept.get(record.table_id, ())[1 - KEPT :], record)
+        self._kept[record.table_id] = _with_newest(self._kept.get(record.table_id, ()), record)
 
     def _append(self, line: bytes) -> None:
         path = Path(self._files.path(self._name))
@@ -177,6 +178,25 @@ class HistoryWriter:
 def find_rounds(records: Iterable[RoundReport], name: str) -> list[RoundReport]:
     """Return those of all records whose name is this: the full one, or its last part `TABLE_ID-EPOCH-NUMBER`."""
     return [one for one in records if name in {one.round_name, one.short_name}]
+
+
+def _with_newest(kept: tuple[RoundReport, ...], record: RoundReport) -> tuple[RoundReport, ...]:
+    """Return the rounds of a table that are kept once another one has ended, the oldest first.
+
+    A round that goes is a day older than the newest one, or else, of those that are not among the newest, the one whose
+    neighbours are nearest to each other in time: what is left shows the day. One that failed goes last.
+    """
+    rounds = (*kept, record)
+    if len(rounds) <= KEPT:
+        return rounds
+    times = [_ended_ms(one) for one in rounds]
+    gone = 0
+    if times[0] >= times[-1] - _DAY_MS:
+        gone = min(
+            range(1, KEPT - NEWEST + 1),
+            key=lambda place: (rounds[place].outcome == "failed", times[place + 1] - times[place - 1]),
+        )
+    return (*rounds[:gone], *rounds[gone + 1 :])
 
 
 def _ended_ms(report: RoundReport) -> int:

@@ -51,9 +51,9 @@ def list_rounds(invocation: Invocation, *, table: str | None, failed: bool, sinc
 
     A pattern such as `db.*` means all tables that it matches.
 
-    The service keeps the newest 100 of each table that have ended, across restarts; rounds that found nothing to do are
-    left out. No service needs to run. `promise` says of a committed round whether the lake, at its end, was as recent
-    as promised.
+    The service keeps 100 of each table that have ended, across restarts: the newest 50, and 50 spread over the last
+    day, those that failed first. Rounds that found nothing to do are left out. No service needs to run. `promise` says
+    of a committed round whether the lake, at its end, was as recent as promised.
 
     Rounds that run come first, as the service reported them last: their phase, the attempts of their subtasks, and the
     newest error of a subtask whose splits were not read since.
