@@ -459,8 +459,8 @@ class TableSettings(Options, frozen=True, kw_only=True):
     lake_properties: Annotated[
         Mapping[str, str],
         Meta(
-            description="Properties (of Iceberg) or options (of Paimon) of the lake table, by their own names: given "
-            "to a new one, and set where they differ. One that is taken out of here stays as it is."
+            description="Properties of the lake table, or what its format calls options, by their own names: given to "
+            "a new one, and set where they differ. One that is taken out of here stays as it is."
         ),
     ] = msgspec.field(default_factory=dict)
     exchange: Annotated[
