@@ -11,7 +11,6 @@ import pytest
 from lakeward_lake_iceberg import positions
 from lakeward_lake_iceberg.positions import SCHEMA, DeletePlace, read_positions, write_positions
 from lakeward_lake_iceberg.storage import Storage
-from lakeward_lake_iceberg.task import WriterTask
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,21 +22,10 @@ LONGEST_PATH = 4000
 
 
 def _write(place: Path, target: str, count: int) -> tuple[Storage, LakeFile]:
-    task = WriterTask(
-        location=str(place),
-        prefix="",
-        schema=b"",
-        types={},
-        spec_id=0,
-        target_size_bytes=1,
-        compression="zstd",
-        compression_level=None,
-        storage={},
-    )
     storage = Storage(str(place), {})
     path = str(place / f"{count}-deletes.parquet")
     return storage, write_positions(
-        storage, task, target, path, np.arange(count, dtype=np.int64), place=DeletePlace(0, (0,))
+        storage, target, path, np.arange(count, dtype=np.int64), compression="zstd", place=DeletePlace(0, (0,))
     )
 
 

@@ -30,7 +30,9 @@ from lakeward.model.lake_offsets import (
     pack_offsets,
 )
 from lakeward_lake_iceberg.detail import unpack_detail
-from lakeward_lake_iceberg.manifests import ManifestSet, data_file, live_entries
+from lakeward_lake_iceberg.manifests import ManifestSet, data_file
+from lakeward_lake_iceberg.moved_deletes import live_paths, moved_deletes
+from lakeward_lake_iceberg.moves import MOVES_FILE, pack_moves
 from lakeward_lake_iceberg.offsets import (
     COPIED_INCARNATION,
     COPIED_ROUND,
@@ -55,8 +57,13 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.update import TableRequirement, TableUpdate
 
-    from lakeward.model.results import CommitIds, CommitRequest
+    from lakeward.model.results import CommitIds, CommitRequest, LakeFile
     from lakeward_lake_iceberg.detail import FileDetail
+    from lakeward_lake_iceberg.storage import Storage
+    from lakeward_lake_iceberg.upkeep import Replacement
+
+FORMAT_VERSION = 2
+"""The one version that pyiceberg writes with deletes."""
 
 _SOMETIMES_COPIED = (OFFSETS, OFFSETS_FILE, COMPLETE_MS, COPIED_SOURCE)
 """Table properties that not every commit has: those of the one before go."""
@@ -97,24 +104,58 @@ class SnapshotBuilder:
         unsorted = AddSortOrderUpdate.model_validate({"sort-order": UNSORTED_SORT_ORDER})
         return Prepared(prepared.requirements, (*prepared.updates, unsorted))
 
-    def commit(self, request: CommitRequest) -> Prepared:
+    def commit(self, request: CommitRequest, storage: Storage) -> Prepared:
         """Build the commit of a round.
 
         Raises:
-            FencedError: a file that the round's deletes reference or replace is gone.
+            FencedError: a file that the round's deletes reference or replace is gone, and was not merged by Lakeward.
             StorageError: the storage refused; nothing was sent.
         """
         details = [unpack_detail(file.detail) for file in request.files]
-        check_targets(self._table, request, details)
+        gone = gone_targets(self._table, request, details)
+        moved = moved_deletes(self._table, request, gone, storage, self._ids) if gone else []
+        # Deletes of files that are gone name nothing. They stay until the next compaction: a checkpoint may name them.
+        details = [detail for detail in details if detail.references not in gone]
         offsets = self._offsets(request)
         with storage_errors(self._metadata.location):
-            return self._build(request, details, offsets)
+            return self._build(request, [*request.files, *moved], details, offsets)
 
-    def _build(self, request: CommitRequest, details: Collection[FileDetail], offsets: dict[str, str]) -> Prepared:
+    def replace(self, change: Replacement, summary: Mapping[str, str]) -> Prepared:
+        """Build a snapshot of the same rows in other files.
+
+        Raises:
+            StorageError: the storage refused; nothing was sent.
+        """
+        path = self._metadata_path(f"moves-{self._ids.uuid}.msgpack")
+        with storage_errors(path), self._table.io.new_output(path).create(overwrite=True) as stream:
+            stream.write(pack_moves(tuple(change.merges)))
+        with storage_errors(self._metadata.location):
+            data, deletes = self._split(change.files)
+            base, removed = self._manifests.without(self._base(), change.removed, data=True)
+            manifests = [
+                *self._manifests.added(data, ManifestContent.DATA, change.sequences),
+                *self._manifests.added(deletes, ManifestContent.DELETES),
+                *self._manifests.merged(base),
+            ]
+            self._drop_all_but(manifests)
+            counts = self._counts([*data, *deletes], removed)
+            return self._finish(manifests, Operation.REPLACE, counts, {**summary, MOVES_FILE: path}, {})
+
+    def _split(self, files: Collection[LakeFile]) -> tuple[list[DataFile], list[DataFile]]:
+        """Return data files and delete files in Iceberg's terms."""
         schema = self._metadata.schema()
         types = {spec_id: spec.partition_type(schema) for spec_id, spec in self._metadata.specs().items()}
-        data = [data_file(file, types) for file in request.files if file.kind == "data"]
-        deletes = [data_file(file, types) for file in request.files if file.kind == "deletes"]
+        data = [data_file(file, types) for file in files if file.kind == "data"]
+        return data, [data_file(file, types) for file in files if file.kind == "deletes"]
+
+    def _build(
+        self,
+        request: CommitRequest,
+        files: Collection[LakeFile],
+        details: Collection[FileDetail],
+        offsets: dict[str, str],
+    ) -> Prepared:
+        data, deletes = self._split(files)
         replaced = {path for detail in details for path in detail.replaces}
         base, removed = self._manifests.without(self._base(), replaced)
         # Writers of several partitions may delete from one file of an older spec, and each replaces the same delete
@@ -190,9 +231,10 @@ class SnapshotBuilder:
         head = self._metadata.current_snapshot()
         parent = None if head is None else head.snapshot_id
         # The totals of the parent's summary are carried on.
-        full = update_snapshot_summaries(
-            Summary(operation, **{**counts, **summary}), None if head is None else head.summary
-        )
+        # The sums are the same for each operation, and pyiceberg refuses to add them up for some.
+        told = Summary(Operation.OVERWRITE, **{**counts, **summary})
+        summed = update_snapshot_summaries(told, None if head is None else head.summary)
+        full = Summary(operation, **summed.additional_properties)
         snapshot = Snapshot.model_validate(
             {
                 "snapshot-id": self._ids.snapshot_id,
@@ -275,28 +317,17 @@ class _Collector(SnapshotSummaryCollector):
             metrics.remove_file(file)
 
 
-def check_targets(table: Table, request: CommitRequest, details: Collection[FileDetail]) -> None:
-    """Check that every data file that a delete of the round references is still in the table.
+def gone_targets(table: Table, request: CommitRequest, details: Collection[FileDetail]) -> frozenset[str]:
+    """Return the data files that deletes of the round reference and that are no longer in the table.
 
     Manifests are read only if data files were removed since the snapshot that the round is pinned to.
-
-    Raises:
-        FencedError: one is gone (the table was compacted): the round must be enumerated again.
     """
     own = {file.path for file in request.files}
     named = {detail.references for detail in details if detail.references is not None} - own
     pins = {detail.base_snapshot for detail in details if detail.references is not None}
     if not named or all(_only_grew(table, pin) for pin in pins):
-        return
-    head = table.metadata.current_snapshot()
-    manifests = [] if head is None else head.manifests(table.io)
-    gone = named - {entry.data_file.file_path for entry in live_entries(manifests, table.io, ManifestContent.DATA)}
-    if gone:
-        message = (
-            f"{request.path}: {len(gone)} data files that the round deletes rows of are gone, such as {min(gone)} "
-            f"(somebody compacted the table); enumerate the round afresh"
-        )
-        raise FencedError(message)
+        return frozenset()
+    return frozenset(named) - live_paths(table)
 
 
 def _only_grew(table: Table, pin: int | None) -> bool:
@@ -345,6 +376,7 @@ def check_format(table: Table) -> None:
     Raises:
         LakeError: the version is not 2.
     """
-    if table.metadata.format_version != 2:  # noqa: PLR2004 - the one version that pyiceberg writes with deletes
-        message = f"{'.'.join(table.name())}: format version: expected 2, found {table.metadata.format_version}"
+    if table.metadata.format_version != FORMAT_VERSION:
+        found = table.metadata.format_version
+        message = f"{'.'.join(table.name())}: format version: expected {FORMAT_VERSION}, found {found}"
         raise LakeError(message)

@@ -122,11 +122,15 @@ class Deletes:
     def _write(self, target: str, positions: Codes, replaces: tuple[str, ...] = ()) -> None:
         path = self._new_path("-deletes")
         older = self._older.get(target)
-        place = DeletePlace(self._task.spec_id, self._place.partition)
+        base = self._task.base_snapshot
+        place = DeletePlace(self._task.spec_id, self._place.partition, base_snapshot=base)
         if older is not None:
             # A delete file lies in the partition of the data file that it is about.
             writer = (self._task.spec_id, partition_key(self._place.partition))
-            place = DeletePlace(older.spec_id, older.partition, writer)
-        file = write_positions(self._storage, self._task, target, path, positions, place=place, replaces=replaces)
+            place = DeletePlace(older.spec_id, older.partition, writer, base)
+        codec = self._task.compression
+        file = write_positions(
+            self._storage, target, path, positions, compression=codec, place=place, replaces=replaces
+        )
         self.closed.append(file)
         self._own[target] = (*self._own.get(target, ()), path)

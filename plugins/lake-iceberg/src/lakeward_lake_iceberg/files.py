@@ -9,6 +9,7 @@ from lakeward.errors import UsageError
 from lakeward.model.identity import Incarnation
 from lakeward.model.lake_offsets import OFFSETS_FILE
 from lakeward_lake_iceberg.head import summary_of
+from lakeward_lake_iceberg.moves import MOVES_FILE
 from lakeward_lake_iceberg.storage import Storage, local_path
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def referenced(table: Table, files: Collection[str]) -> frozenset[str]:
 
 
 def leftovers(table: Table, storage: Storage, ids: CommitIds) -> tuple[str, ...]:
-    """Return what a commit with these ids wrote: manifests, list, offsets file, and metadata files that hold it.
+    """Return what a commit with these ids wrote: manifests, list, offsets or moves, and metadata files that hold it.
 
     A metadata file's name does not show which commit wrote it, so those that are neither current nor in the table's own
     log are read.
@@ -118,9 +119,9 @@ def trim_metadata(base: TableMetadata, new: TableMetadata, storage: Storage) -> 
 
 
 def offsets_files(snapshots: Iterable[Snapshot], properties: Mapping[str, str]) -> set[str]:
-    """Return the offsets files that snapshots and table properties reference."""
-    named = {summary_of(snapshot).get(OFFSETS_FILE) for snapshot in snapshots} | {properties.get(OFFSETS_FILE)}
-    return {path for path in named if path is not None}
+    """Return the offsets files that snapshots and table properties reference, and the moves of compactions."""
+    told = [properties, *map(summary_of, snapshots)]
+    return {one[name] for one in told for name in (OFFSETS_FILE, MOVES_FILE) if name in one}
 
 
 def manifests_of(snapshots: Iterable[Snapshot], io: FileIO) -> dict[str, ManifestFile]:

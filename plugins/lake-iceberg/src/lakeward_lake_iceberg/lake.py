@@ -18,11 +18,12 @@ from lakeward.errors import (
     TableGoneError,
 )
 from lakeward.model.results import CommitIds, CommitOutcome
+from lakeward.model.upkeep import UpkeepOutcome
 from lakeward_lake_iceberg import expire, files, pins, tables
 from lakeward_lake_iceberg.catalog import CatalogClient, Fate, Sent
 from lakeward_lake_iceberg.check import check_lake, compare_catalogs
 from lakeward_lake_iceberg.columns import check_columns
-from lakeward_lake_iceberg.commit import SnapshotBuilder, check_format
+from lakeward_lake_iceberg.commit import FORMAT_VERSION, Prepared, SnapshotBuilder, check_format
 from lakeward_lake_iceberg.compression import check_level
 from lakeward_lake_iceberg.expiry_plan import Expiry, ExpiryPlans
 from lakeward_lake_iceberg.file_checks import wrong_in_files
@@ -36,12 +37,14 @@ from lakeward_lake_iceberg.offsets import (
     ROUND,
     STEP,
     TABLE_ID,
+    UPKEEP,
 )
 from lakeward_lake_iceberg.read_rows import snapshot_rows
 from lakeward_lake_iceberg.reading_lines import reading_lines
 from lakeward_lake_iceberg.schema import has_system_columns, lake_schema
 from lakeward_lake_iceberg.storage import Storage
 from lakeward_lake_iceberg.task import pack_task
+from lakeward_lake_iceberg.upkeep import Planner, Replacing, check_upkeep_fence
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
     from lakeward.model.identity import Incarnation, RoundId
     from lakeward.model.results import CommitRequest, LakeHead
     from lakeward.model.tables import TablePath, TableSpec
+    from lakeward.model.upkeep import UpkeepCommit, UpkeepPlan
     from lakeward.ports import CheckResult, Clock, FileDifference, ServerLake
     from lakeward_lake_iceberg.options import IcebergOptions
 
@@ -60,7 +64,7 @@ _ID_BITS = 62
 
 
 class IcebergLake:
-    """See `lakeward.ports.Lake` and `ReadableLake`."""
+    """See `lakeward.ports.Lake`, `ReadableLake`, `FileCheckedLake` and `UpkeepLake`."""
 
     name = "iceberg"
 
@@ -142,41 +146,73 @@ class IcebergLake:
     def commit(self, request: CommitRequest) -> CommitOutcome:
         """See `lakeward.ports.Lake.commit`.
 
-        `FencedError` with an empty `by` also says that files which the round's deletes name are gone (somebody
+        `FencedError` with an empty `by` also says that files which the round's deletes name are gone (somebody else
         compacted the table): the round must be enumerated again.
         """
         table = self._load(request.path)
         check_format(table)
         _check_fence(table, request)
-        prepared = SnapshotBuilder(table, request.ids, self._clock.wall_ms()).commit(request)
+        builder = SnapshotBuilder(table, request.ids, self._clock.wall_ms())
+        prepared = builder.commit(request, self._storage(table))
+        return self._send(request.path, table, prepared, request.ids)
+
+    def plan_upkeep(self, path: TablePath, upkeep_id: RoundId, most: int) -> UpkeepPlan | None:
+        """See `lakeward.ports.UpkeepLake`: data files are merged."""
+        table = self._load_own(path, upkeep_id.table_id)
+        if self._options.compaction != "own" or table.metadata.format_version != FORMAT_VERSION:
+            return None
+        planner = Planner(path, table, self._options, self._clock.wall_ms())
+        return planner.plan(upkeep_id, most, _round_prefix(table, upkeep_id), self._storage_properties())
+
+    def commit_upkeep(self, commit: UpkeepCommit) -> UpkeepOutcome:
+        """See `lakeward.ports.UpkeepLake`."""
+        path, upkeep_id = commit.path, commit.upkeep_id
+        table = self._load(path)
+        check_upkeep_fence(path, table, upkeep_id)
+        if table.metadata.current_snapshot_id != commit.base_snapshot:
+            return UpkeepOutcome.CONFLICT
+        check_format(table)
+        change = Replacing(table, self._storage(table)).build(commit)
+        if change is None:
+            return UpkeepOutcome.VOID
+        builder = SnapshotBuilder(table, commit.ids, self._clock.wall_ms())
+        outcome = self._send(path, table, builder.replace(change, {UPKEEP: str(upkeep_id)}), commit.ids)
+        return UpkeepOutcome.LANDED if outcome is CommitOutcome.LANDED else UpkeepOutcome.CONFLICT
+
+    def _send(self, path: TablePath, table: Table, prepared: Prepared, ids: CommitIds) -> CommitOutcome:
+        """Send a commit that is built on a table once, and find out what has become of it.
+
+        Raises:
+            OutcomeUnknownError: it may have landed, or may yet.
+        """
         try:
             outcome, metadata = self._client.send(table, prepared.requirements, prepared.updates)
         except LakeError:
             # Of two copies of the request the second one may have been refused.
-            if self._client.fate(request.path, table, request.ids.snapshot_id) is Fate.LANDED:
+            if self._client.fate(path, table, ids.snapshot_id) is Fate.LANDED:
                 return CommitOutcome.LANDED
             raise
         if outcome is Sent.CONFLICT or metadata is None:
-            return self._settled(request, table)
+            return self._settled(path, table, ids)
         with suppress(StorageError):
             # The commit has landed, whatever happens now; the next expiry finds a metadata file that stays.
             files.trim_metadata(table.metadata, metadata, self._storage(table))
         return CommitOutcome.LANDED
 
-    def _settled(self, request: CommitRequest, base: Table) -> CommitOutcome:
+    def _settled(self, path: TablePath, base: Table, ids: CommitIds) -> CommitOutcome:
         """Return the outcome of a conflict.
 
         Raises:
             OutcomeUnknownError: no other commit is visible that could have caused the conflict.
         """
         try:
-            fate = self._client.fate(request.path, base, request.ids.snapshot_id)
+            fate = self._client.fate(path, base, ids.snapshot_id)
         except LakeError as error:
-            message = f"{request.path}: the catalog answered with a conflict and cannot say whose: {error}"
+            message = f"{path}: the catalog answered with a conflict and cannot say whose: {error}"
             raise OutcomeUnknownError(message) from error
         if fate is Fate.OPEN:
             message = (
-                f"{request.path}: the catalog answered with a conflict, yet main still stands where the commit was "
+                f"{path}: the catalog answered with a conflict, yet main still stands where the commit was "
                 f"built: another copy of the request may be under way"
             )
             raise OutcomeUnknownError(message)

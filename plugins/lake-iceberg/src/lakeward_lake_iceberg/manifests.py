@@ -8,6 +8,8 @@ of commits before it, and the number of manifests grows with its logarithm alone
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.manifest import (
@@ -32,7 +34,7 @@ from lakeward_lake_iceberg.positions import PATH_ID, POSITION_ID
 from lakeward_lake_iceberg.records import partition_record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from pyiceberg.io import FileIO, OutputFile
     from pyiceberg.partitioning import PartitionSpec
@@ -46,6 +48,7 @@ MERGED_MANIFESTS = 10
 """This many manifests of one size class are merged into one."""
 _LARGEST_BYTES = 8 * 1024 * 1024
 """Manifests of this size are not merged (Iceberg's own target size)."""
+NO_SEQUENCES: Mapping[str, int] = MappingProxyType({})
 
 
 class _Writer(ManifestWriterV2):
@@ -119,24 +122,30 @@ class ManifestSet:
         self._snapshot_id = snapshot_id
         self._new_path = new_path
 
-    def added(self, files: Collection[DataFile], content: ManifestContent) -> list[ManifestFile]:
-        """Write new files, a manifest for each partition spec."""
+    def added(
+        self, files: Collection[DataFile], content: ManifestContent, sequences: Mapping[str, int] = NO_SEQUENCES
+    ) -> list[ManifestFile]:
+        """Write new files, a manifest for each partition spec.
+
+        `sequences` has the data sequence numbers of files, by path, that have another one than the snapshot.
+        """
         by_spec: dict[int, list[ManifestEntry]] = defaultdict(list)
         for file in files:
-            by_spec[file.spec_id].append(_added(file, self._snapshot_id))
+            by_spec[file.spec_id].append(_added(file, self._snapshot_id, sequences.get(file.file_path)))
         return [self._write(spec_id, content, entries) for spec_id, entries in by_spec.items()]
 
     def without(
-        self, manifests: Iterable[ManifestFile], removed: Collection[str]
+        self, manifests: Iterable[ManifestFile], removed: Collection[str], *, data: bool = False
     ) -> tuple[list[ManifestFile], list[DataFile]]:
-        """Mark delete files of these paths as deleted; return the base's manifests, and the files that were found.
+        """Mark files of these paths as deleted; return the base's manifests, and the files that were found.
 
-        Those manifests are rewritten that named one of them.
+        They are delete files; with `data`, data files too. Those manifests are rewritten that named one of them.
         """
         kept: list[ManifestFile] = []
         found: list[DataFile] = []
         for manifest in manifests:
-            entries = self._read(manifest) if removed and manifest.content is ManifestContent.DELETES else []
+            looked_at = bool(removed) and (data or manifest.content is ManifestContent.DELETES)
+            entries = self._read(manifest) if looked_at else []
             gone = [entry.data_file for entry in entries if entry.data_file.file_path in removed]
             if gone:
                 found += gone
@@ -144,20 +153,20 @@ class ManifestSet:
                     _restated(entry, self._snapshot_id, removed=entry.data_file.file_path in removed)
                     for entry in entries
                 ]
-                kept.append(self._write(manifest.partition_spec_id, ManifestContent.DELETES, restated))
+                kept.append(self._write(manifest.partition_spec_id, manifest.content, restated))
             else:
                 kept += self._living(manifest)
         return kept, found
 
     def _living(self, manifest: ManifestFile) -> list[ManifestFile]:
         """Leave out entries that the base's own commit removed: else they would stay as long as the manifest."""
-        if manifest.content is not ManifestContent.DELETES or not manifest.deleted_files_count:
+        if not manifest.deleted_files_count:
             return [manifest]
         entries = self._read(manifest)
         if any(entry.data_file.equality_ids for entry in entries):
             return [manifest]  # as in `_merge`
         restated = [_restated(entry, self._snapshot_id, removed=False) for entry in entries]
-        return [self._write(manifest.partition_spec_id, ManifestContent.DELETES, restated)] if restated else []
+        return [self._write(manifest.partition_spec_id, manifest.content, restated)] if restated else []
 
     def merged(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         """Merge manifests of the base, newest first, by content, spec and size class."""
@@ -248,11 +257,11 @@ def _size_class(manifest: ManifestFile) -> int:
     return len(str(max(1, files)))
 
 
-def _added(file: DataFile, snapshot_id: int) -> ManifestEntry:
+def _added(file: DataFile, snapshot_id: int, sequence: int | None) -> ManifestEntry:
     return ManifestEntry.from_args(
         status=ManifestEntryStatus.ADDED,
         snapshot_id=snapshot_id,
-        sequence_number=None,
+        sequence_number=sequence,
         file_sequence_number=None,
         data_file=file,
     )

@@ -49,6 +49,26 @@ class IcebergOptions(Options, frozen=True, kw_only=True):
             "`write.parquet.compression-level` wins."
         ),
     ] = 1
+    compaction: Annotated[
+        Literal["own", "none"],
+        Meta(
+            description="Who merges small data files, and data files with many deleted rows: this service, in slots "
+            "that no round needs, or none, where another engine does it."
+        ),
+    ] = "own"
+    compaction_files: Annotated[
+        int, Meta(ge=2, description="From so many small files of a partition (and bucket) on, they are merged.")
+    ] = 5
+    compaction_most_files: Annotated[
+        int, Meta(ge=2, description="As `compaction_files`, of a partition that is still written to.")
+    ] = 20
+    compaction_quiet_s: Annotated[
+        float, Meta(ge=0, description="Seconds after which a partition without new files is no longer written to.")
+    ] = 600.0
+    compaction_deletes: Annotated[
+        float,
+        Meta(gt=0, le=1, description="A data file is written anew once so large a share of its rows is deleted."),
+    ] = 0.3
     keep_snapshots: Annotated[int, Meta(gt=0, description="So many of the newest snapshots of a table are kept.")] = 20
     commit_timeout_s: Annotated[
         float, Meta(gt=0, description="Seconds that one call to the catalog may take; then its outcome is unknown.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from msgspec import structs
 from pyiceberg.manifest import FileFormat, ManifestContent
 
 from lakeward.errors import SchemaMismatchError, TableGoneError
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
     from lakeward.model.results import LakeHead
-    from lakeward.model.tables import TableSpec
+    from lakeward.model.tables import TablePath, TableSpec
     from lakeward_lake_iceberg.detail import Value
     from lakeward_lake_iceberg.options import IcebergOptions
     from lakeward_lake_iceberg.task import LayoutField
@@ -49,12 +50,31 @@ def build_task(
         SchemaMismatchError: the table holds files of another partition layout or format, or has a property that cannot
             be meant.
     """
-    schema = table.schema()
-    size = table.metadata.properties.get(_TARGET_SIZE)
-    compression = compression_of(spec.path, table.metadata.properties, options)
     pinned = _pinned(table, head) if spec.has_primary_key else None
     layout = layout_fields(table) if spec.lake_partition else ()
     base, older = ({}, b"") if pinned is None else _base(table, spec, pinned, layout)
+    return structs.replace(
+        plain_task(spec.path, table, prefix=prefix, options=options, storage=storage),
+        key_columns=spec.primary_key,
+        base_snapshot=None if pinned is None else pinned.snapshot_id,
+        base=base,
+        layout=layout,
+        older=older,
+        by_bucket=bool(spec.bucket_key) or has_system_columns(table),
+    )
+
+
+def plain_task(
+    path: TablePath, table: Table, *, prefix: str, options: IcebergOptions, storage: Mapping[str, str]
+) -> WriterTask:
+    """Return what each writer of files of the table is told: schema, codec, size.
+
+    Raises:
+        SchemaMismatchError: the table has a property that cannot be meant.
+    """
+    schema = table.schema()
+    size = table.metadata.properties.get(_TARGET_SIZE)
+    compression = compression_of(path, table.metadata.properties, options)
     return WriterTask(
         location=table.location(),
         prefix=prefix,
@@ -65,12 +85,6 @@ def build_task(
         compression=compression.codec,
         compression_level=compression.level,
         storage=dict(storage),
-        key_columns=spec.primary_key,
-        base_snapshot=None if pinned is None else pinned.snapshot_id,
-        base=base,
-        layout=layout,
-        older=older,
-        by_bucket=bool(spec.bucket_key) or has_system_columns(table),
     )
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from lakeward.model.upkeep import UpkeepResult
+from lakeward_lake_iceberg.merge_files import merge_files
+from lakeward_lake_iceberg.merge_task import pack_merge, unpack_merge
 from lakeward_lake_iceberg.options import IcebergOptions
 from lakeward_lake_iceberg.partitioner import LayoutPartitioner, Place
 from lakeward_lake_iceberg.task import unpack_task
@@ -12,15 +15,18 @@ from lakeward_lake_iceberg.upserts import Limits, UpsertWriter
 from lakeward_lake_iceberg.writer import AppendWriter, GroupLimits
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lakeward.model.checkpoints import SplitProgress
     from lakeward.model.results import LakeFile
     from lakeward.model.splits import Split
     from lakeward.model.tables import TableSpec
+    from lakeward.model.upkeep import UpkeepTask
     from lakeward.ports import Clock, Lake, LakeWriter, Partitioner
 
 
 class IcebergLakePlugin:
-    """See `lakeward.hooks.plugins.PartitioningLakePlugin`."""
+    """See `lakeward.hooks.plugins.PartitioningLakePlugin` and `UpkeepLakePlugin`."""
 
     conformance_level = "chaos"
     options = IcebergOptions
@@ -63,3 +69,9 @@ class IcebergLakePlugin:
             return UpsertWriter(known, table, place, attempt, before, Limits.within(memory_bytes))
         # Rows come gathered. Were they gathered here again, many partitions would hold them twice over.
         return AppendWriter(known, table, place, attempt, before, GroupLimits(rows=1))
+
+    def upkeep(self, task: UpkeepTask, attempt: int, check: Callable[[], None]) -> UpkeepResult:
+        """See `lakeward.hooks.plugins.UpkeepLakePlugin`: data files of one partition are merged."""
+        done = merge_files(unpack_merge(task.detail), task.number, attempt, check)
+        size_bytes = sum(one.size_bytes for one in done.files)
+        return UpkeepResult(task.number, len(done.files), size_bytes, pack_merge(done))

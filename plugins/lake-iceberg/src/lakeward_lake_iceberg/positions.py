@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from lakeward_lake_iceberg.detail import Value
     from lakeward_lake_iceberg.keys import Codes
     from lakeward_lake_iceberg.storage import Storage
-    from lakeward_lake_iceberg.task import WriterTask
 
 PATH_ID = 2147483546
 POSITION_ID = 2147483545
@@ -37,20 +36,21 @@ GROUP_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class DeletePlace:
-    """Where a delete file lies: where its data file does. `writer` as in `FileDetail`."""
+    """Where a delete file lies: where its data file does. `writer` and `base_snapshot` as in `FileDetail`."""
 
     spec_id: int
     partition: tuple[Value, ...]
     writer: tuple[int, bytes] | None = None
+    base_snapshot: int | None = None
 
 
 def write_positions(
     storage: Storage,
-    task: WriterTask,
     target: str,
     path: str,
     positions: Codes,
     *,
+    compression: str,
     place: DeletePlace,
     replaces: tuple[str, ...] = (),
 ) -> LakeFile:
@@ -69,7 +69,7 @@ def write_positions(
         with pq.ParquetWriter(
             sink,
             SCHEMA,
-            compression=task.compression,
+            compression=compression,
             use_dictionary=["file_path"],
             column_encoding={"pos": "DELTA_BINARY_PACKED"},
         ) as writer:
@@ -84,7 +84,7 @@ def write_positions(
         upper=bound,
         references=target,
         replaces=replaces,
-        base_snapshot=task.base_snapshot,
+        base_snapshot=place.base_snapshot,
         writer=place.writer,
     )
     return LakeFile(path, "deletes", count, size, pack_detail(detail))

@@ -12,6 +12,7 @@ from pyiceberg.manifest import DataFileContent, ManifestEntryStatus
 from lakeward.model.lake_offsets import OFFSETS, OFFSETS_FILE, unpack_offsets
 from lakeward.model.tables import Change
 from lakeward_lake_iceberg.head import read_head
+from lakeward_lake_iceberg.moves import MOVES_FILE
 from lakeward_lake_iceberg.offsets import TABLE_ID
 from lakeward_lake_iceberg.storage import local_path
 from lakeward_testing.lake_tables import PATH
@@ -82,8 +83,10 @@ class Shelf:
             found |= {local_path(snapshot.manifest_list), *self.manifests(table, snapshot)}
             self.entries(table, snapshot)
             found |= {path for one in self.manifests(table, snapshot) for _, path, _ in self._entries[one]}
-            offsets = {} if snapshot.summary is None else snapshot.summary.additional_properties
-            found |= {local_path(offsets[OFFSETS_FILE])} if OFFSETS_FILE in offsets else set()
+            said = {} if snapshot.summary is None else snapshot.summary.additional_properties
+            beside = {local_path(said[name]) for name in (OFFSETS_FILE, MOVES_FILE) if name in said}
+            assert all(Path(path).exists() for path in beside), f"snapshot {snapshot.snapshot_id}: {beside} is gone"
+            found |= beside
         return found
 
     def _read(self, table: Table, manifest: ManifestFile) -> None:

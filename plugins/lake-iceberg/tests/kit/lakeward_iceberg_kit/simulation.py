@@ -1,6 +1,7 @@
 """Runs the real Iceberg lake behind a faulty gateway, with starts that are killed, overtaken and paused.
 
-One seed is one run: a service tiers one table round by round, through the real `Committer` and the real REST client.
+One seed is one run: a service tiers one table round by round, and compacts it meanwhile, through the real `Committer`
+and the real REST client.
 Requests and answers are lost, repeated, late and refused; somebody else commits, expires and tags; a start is killed at
 any request or deletion, or paused while its successor works; the table is dropped and created anew. Nothing runs side
 by side: what happens meanwhile happens inside a request, so that a seed tells the same story each time.
@@ -21,9 +22,10 @@ import msgspec
 
 from lakeward.coordinator.commits.committer import Committer, CommitWork
 from lakeward.errors import FencedError, LakewardError
-from lakeward.model.identity import Incarnation, RoundId
+from lakeward.model.identity import UPKEEP, Incarnation, RoundId
 from lakeward.model.results import CommitIds
 from lakeward.model.tables import TableBucket
+from lakeward.model.upkeep import UpkeepCommit, UpkeepOutcome
 from lakeward_iceberg_kit.checks import Shelf, check_tables, orphans_of
 from lakeward_iceberg_kit.gateway import Fate, Gateway, Request
 from lakeward_lake_iceberg import manifests
@@ -35,7 +37,7 @@ from lakeward_testing.interruptions import Changelog
 from lakeward_testing.lake_tables import PATH, incarnation, key_table, log_split, log_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pyiceberg.table import Table
 
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
 _ROWS = 60
 _STEPS = 45
 _LAST_ROUNDS = 5
+_UPKEEP = 0.3
+"""Share of a start's steps that are of upkeep."""
 _VERSIONS = {"iceberg.write.metadata.previous-versions-max": "3"}
 """So that a metadata file falls out of the log soon."""
 _FATES = tuple(fate for fate in Fate if fate not in {Fate.PASSED, Fate.THROTTLED})
@@ -66,6 +70,8 @@ class Journal:
     prefix: str
     commits: list[CommitIds] = field(default_factory=list)
     open: bool = True
+    base: int | None = None
+    """The head that a commit of upkeep was built on, while that may land."""
 
 
 class _Source:
@@ -85,18 +91,25 @@ class Start:
         """Open the lake."""
         self._world = world
         self.who = who
-        options = msgspec.structs.replace(world.gateway.options, keep_snapshots=3)
+        options = msgspec.structs.replace(
+            world.gateway.options, keep_snapshots=3, compaction_files=2, compaction_quiet_s=0, compaction_deletes=0.2
+        )
         lake = IcebergLakePlugin().open(options, world.clock)
         assert isinstance(lake, IcebergLake)
         self.lake = lake
         self.lake.new_ids = world.new_ids  # type: ignore[method-assign]
-        self._number = 0
+        self._number = self._jobs = 0
         self._landed = 0
         self._round: Iterator[None] = iter(())
         self._journal: Journal | None = None
+        self._job: Iterator[None] = iter(())
+        self._merging: Journal | None = None
 
     def step(self) -> None:
-        """Do the next thing; an error of ours ends the round."""
+        """Do the next thing of a round, or of a job of upkeep; an error of ours ends it."""
+        if self._landed and self._world.source.random() < _UPKEEP:
+            self._step_job()
+            return
         try:
             if next(self._round, self) is self:
                 self._close()
@@ -109,9 +122,52 @@ class Start:
         except LakewardError as error:
             self._fail(error)
 
+    def _step_job(self) -> None:
+        try:
+            if next(self._job, self) is self:
+                self._end_job()
+                self._jobs += 1
+                self._job = self._run_job()
+        except LakewardError as error:
+            self._world.tell(f"{self.who.started_ms}: upkeep: {type(error).__name__}")
+            self._job = iter(())
+            self._end_job()
+
+    def _end_job(self) -> None:
+        if self._merging is not None:
+            self._merging.open = False
+            self._merging = None
+
+    def _run_job(self) -> Iterator[None]:
+        """Plan, merge and commit; a round may do anything in between."""
+        world, lake, table = self._world, self.lake, self._world.table
+        upkeep_id = RoundId(self.who, table.table_id, UPKEEP, self._jobs)
+        yield
+        self.sweep_jobs()
+        plan = lake.plan_upkeep(PATH, upkeep_id, 2)
+        if plan is None:
+            return
+        journal = self._merging = Journal(upkeep_id, table, lake.file_prefix(PATH, upkeep_id))
+        world.journals.append(journal)
+        yield
+        results = []
+        for task in plan.tasks:
+            results.append(IcebergLakePlugin().upkeep(task, 0, world.killed))
+            yield
+        outcome = UpkeepOutcome.CONFLICT
+        while outcome is UpkeepOutcome.CONFLICT:
+            head, ids = lake.head(PATH), lake.new_ids(PATH)
+            journal.base = base = None if head is None else head.snapshot_id
+            journal.commits.append(ids)
+            outcome = lake.commit_upkeep(UpkeepCommit(PATH, upkeep_id, ids, base, plan.tasks, tuple(results)))
+        journal.base = None
+        world.tell(f"{self.who.started_ms}: upkeep {outcome.value}")
+        world.faults[f"upkeep {outcome.value}"] += 1
+
     def close(self) -> None:
         """The process ends; what it has on disk stays."""
         self._close()
+        self._end_job()
         self.lake.close()
 
     def tier(self) -> None:
@@ -121,6 +177,15 @@ class Start:
         number = self._number
         while self._number == number:
             self.step()
+
+    def compact(self) -> None:
+        """Do a whole job of upkeep."""
+        self._job = iter(())
+        self._step_job()
+        number = self._jobs
+        while self._jobs == number:
+            self._step_job()
+        self._end_job()
 
     def _fail(self, error: LakewardError) -> None:
         said = str(error).replace(self._world.gateway.host, "gateway")  # each world's has a name of its own
@@ -171,16 +236,25 @@ class Start:
         self._landed += 1
         yield
         journal.open = False
-        self._sweep()
+        # A commit of ours has landed: none of the others can.
+        self._sweep([*world.journals])
         yield
         if self._landed % 3 == 0:
             expired = lake.expire(PATH, frozenset({done.snapshot_id}))
             world.tell(f"{self.who.started_ms}: expired {expired}")
 
-    def _sweep(self) -> None:
-        """Delete what rounds left that did not commit; a commit of ours has landed: none of theirs can."""
-        for journal in [*self._world.journals]:
-            if journal.round_id.incarnation.succeeds(self.who) or not self._is_ours(journal):
+    def sweep_jobs(self) -> None:
+        """Delete what jobs of upkeep left that are over, and whose commits cannot land any more."""
+        head = self.lake.head(PATH)
+        jobs = [one for one in self._world.journals if one.round_id.is_upkeep and not one.open]
+        self._sweep([one for one in jobs if one.base is None or head is None or one.base != head.snapshot_id])
+
+    def _sweep(self, journals: Sequence[Journal]) -> None:
+        """Delete what rounds and jobs left that did not commit, and cannot any more."""
+        for journal in journals:
+            if journal is self._merging or journal.round_id.incarnation.succeeds(self.who):
+                continue
+            if not self._is_ours(journal):
                 continue
             tries = [file for ids in journal.commits for file in self.lake.commit_leftovers(PATH, ids)]
             found = (*self.lake.list_prefix(PATH, journal.prefix), *tries)
@@ -273,6 +347,8 @@ class World:
         self._paused = []
         for _ in range(_LAST_ROUNDS):
             self.current.tier()
+            self.current.compact()
+        self.current.sweep_jobs()
         self.current.lake.expire(PATH, frozenset())
         self._check("at the end")
         table = self.gateway.catalog.load_table(("shop", "orders"))
@@ -286,6 +362,10 @@ class World:
         table_id = max(self.logs)
         make = key_table if self._keyed else log_table
         return make(table_id=table_id, properties=_VERSIONS, system_columns=bool((table_id + self._first_kind) % 2))
+
+    def killed(self) -> None:
+        """The process may be killed now."""
+        self._maybe_kill()
 
     def deleted(self, delete: object) -> None:
         """A file is about to be deleted: the process may be killed right before."""

@@ -1,0 +1,173 @@
+"""Plans the compaction of a table as tasks, and builds what replaces files by those that its tasks have written."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec import structs
+from pyiceberg.transforms import IdentityTransform
+
+from lakeward.errors import FencedError
+from lakeward.model.upkeep import UpkeepPlan, UpkeepTask
+from lakeward_lake_iceberg.compaction import Live, due_merges, partition_of
+from lakeward_lake_iceberg.head import Ancestry, newest_stamp
+from lakeward_lake_iceberg.merge_task import MergeTask, Source, pack_merge, unpack_merge, unpack_result
+from lakeward_lake_iceberg.moved_deletes import write_moved
+from lakeward_lake_iceberg.moves import Merge, Moved, unpack_positions
+from lakeward_lake_iceberg.offsets import TABLE_ID
+from lakeward_lake_iceberg.pins import plain_task
+from lakeward_lake_iceberg.positions import read_positions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyiceberg.table import Table
+
+    from lakeward.model.identity import RoundId
+    from lakeward.model.results import LakeFile
+    from lakeward.model.tables import TablePath
+    from lakeward.model.upkeep import UpkeepCommit
+    from lakeward_lake_iceberg.detail import Value
+    from lakeward_lake_iceberg.keys import Codes
+    from lakeward_lake_iceberg.options import IcebergOptions
+    from lakeward_lake_iceberg.storage import Storage
+    from lakeward_lake_iceberg.task import WriterTask
+
+
+@dataclass(slots=True)
+class Replacement:
+    """What a commit of upkeep changes. `sequences` has the data sequence numbers of the new data files, by path."""
+
+    files: list[LakeFile] = field(default_factory=list)
+    sequences: dict[str, int] = field(default_factory=dict)
+    removed: set[str] = field(default_factory=set)
+    merges: list[Merge] = field(default_factory=list)
+
+
+def check_upkeep_fence(path: TablePath, table: Table, upkeep_id: RoundId) -> None:
+    """Check whose table it is, and whose stamp is on the head.
+
+    Raises:
+        FencedError: one of them is another one now.
+    """
+    owner, stamp = table.metadata.properties.get(TABLE_ID), newest_stamp(Ancestry.of(table.metadata))
+    if (owner, stamp) != (str(upkeep_id.table_id), upkeep_id.incarnation):
+        message = (
+            f"{path}: expected table id {upkeep_id.table_id} with the stamp {upkeep_id.incarnation} on the head, "
+            f"found {owner} with {stamp}"
+        )
+        raise FencedError(message, by="" if stamp is None else str(stamp))
+
+
+class Planner:
+    """Plans what is due in one table, as it was loaded."""
+
+    def __init__(self, path: TablePath, table: Table, options: IcebergOptions, now_ms: int) -> None:
+        """Read the manifests; `now_ms` is the time in ms since 1970."""
+        self._path = path
+        self._table = table
+        self._options = options
+        self._now_ms = now_ms
+        self._live = Live.of(table)
+
+    def plan(self, upkeep_id: RoundId, most: int, prefix: str, storage: Mapping[str, str]) -> UpkeepPlan | None:
+        """Return what is due, one merge a task, files below `prefix`; None where nothing is.
+
+        `storage` are the properties of the file system.
+        """
+        writer = plain_task(self._path, self._table, prefix=prefix, options=self._options, storage=storage)
+        due = due_merges(self._table, self._live, self._options, writer.target_size_bytes, self._now_ms)[:most]
+        tasks = tuple(self._task(number, paths, writer) for number, paths in enumerate(due))
+        return UpkeepPlan(self._path, upkeep_id, "compaction", tasks) if tasks else None
+
+    def _task(self, number: int, paths: list[str], writer: WriterTask) -> UpkeepTask:
+        entries = [self._live.data[path] for path in paths]
+        files = [entry.data_file for entry in entries]
+        spec_id, partition = partition_of(files[0])
+        deletes = {path: self._live.deletes_of(file) for path, file in zip(paths, files, strict=True)}
+        read = {one.file_path: one for one in [*files, *(one for some in deletes.values() for one in some)]}
+        merge = MergeTask(
+            writer=structs.replace(writer, spec_id=spec_id),
+            partition=partition,
+            constants=self._constants(spec_id, partition),
+            # Deletes that come later have a greater number, and equality deletes there are none of.
+            sequence=max(entry.sequence_number or 0 for entry in entries),
+            sources=tuple(Source(path, tuple(one.file_path for one in some)) for path, some in deletes.items()),
+        )
+        size = sum(one.file_size_in_bytes for one in read.values())
+        return UpkeepTask(number, len(read), size, pack_merge(merge))
+
+    def _constants(self, spec_id: int, partition: tuple[Value, ...]) -> dict[int, Value]:
+        fields = self._table.specs()[spec_id].fields
+        pairs = zip(fields, partition, strict=True)
+        return {one.source_id: value for one, value in pairs if isinstance(one.transform, IdentityTransform)}
+
+
+class Replacing:
+    """Builds what a commit changes, on a table as it is now."""
+
+    def __init__(self, table: Table, storage: Storage) -> None:
+        """Read the manifests."""
+        self._table = table
+        self._storage = storage
+        self._live = Live.of(table)
+        self._found = Replacement()
+        self._late: dict[str, list[Codes]] = defaultdict(list)
+        """Positions of rows that were deleted after they were merged, by new file."""
+        self._merge_of: dict[str, Merge] = {}
+
+    def build(self, commit: UpkeepCommit) -> Replacement | None:
+        """Return the change; None where files are gone, or what others have committed is in the way.
+
+        Raises:
+            StorageError: deletes that have come meanwhile cannot be read, or written for the new files.
+        """
+        found = self._found
+        for task, result in zip(commit.tasks, commit.results, strict=True):
+            merge, done = unpack_merge(task.detail), unpack_result(result.detail)
+            if not self._live.is_plain or any(one.path not in self._live.data for one in merge.sources):
+                return None
+            firsts = accumulate(done.live, initial=0)
+            moved = tuple(
+                Moved(one.path, first, gone) for one, first, gone in zip(merge.sources, firsts, done.gone, strict=False)
+            )
+            files = tuple((file.path, file.rows) for file in done.files)
+            told = Merge(merge.writer.spec_id, merge.partition, merge.writer.compression, moved, files)
+            if not self._take_late_deletes(merge, told):
+                return None
+            found.merges.append(told)
+            found.files += done.files
+            found.sequences |= {file.path: merge.sequence for file in done.files}
+            found.removed |= {one.path for one in merge.sources}
+        found.removed |= self._useless_deletes()
+        found.files += write_moved(self._table, self._storage, commit.ids, self._late, self._merge_of)
+        return found
+
+    def _take_late_deletes(self, merge: MergeTask, told: Merge) -> bool:
+        """Gather deletes of rows that were live when they were merged and are not any more.
+
+        False where rows that were left out are live again: somebody has taken deletes away.
+        """
+        for source, moved in zip(merge.sources, told.sources, strict=True):
+            now = tuple(one.file_path for one in self._live.deletes_of(self._live.data[source.path].data_file))
+            if frozenset(now) == frozenset(source.deletes):
+                continue
+            positions = read_positions(self._storage, now, source.path)
+            if len(np.setdiff1d(unpack_positions(moved.gone), positions, assume_unique=True)):
+                return False
+            for path, there in told.moved(moved, positions):
+                self._late[path].append(there)
+                self._merge_of[path] = told
+        return True
+
+    def _useless_deletes(self) -> set[str]:
+        """Return delete files that are about no data file once the merged ones are gone."""
+        left = {path: entry for path, entry in self._live.data.items() if path not in self._found.removed}
+        places = {partition_of(entry.data_file) for entry in left.values()}
+        single = (file for target, files in self._live.single.items() if target not in left for file in files)
+        shared = (file for place, files in self._live.shared.items() if place not in places for file in files)
+        return {file.file_path for file in (*single, *shared)}
