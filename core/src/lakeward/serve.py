@@ -253,6 +253,7 @@ def _options(
         refresh=container.bound().refresh,
         paused=lambda: exchange.control().paused,
         resumed=lambda: exchange.control().resumed,
+        upkeep=lambda: exchange.control().upkeep,
         on_report=on_report,
         on_round=on_round,
         complete_ms=complete_ms,

@@ -109,6 +109,24 @@ def test_files_are_merged_once_a_round_has_committed_and_the_report_says_so(worl
     assert (report.state, report.files, report.files_after, report.tasks) == ("committed", 5, 1, 1)
 
 
+def test_a_table_whose_upkeep_a_person_asks_for_is_looked_at_at_once(world: World) -> None:
+    log = world.table("log", buckets=1)
+    tier(world, log, 4)
+    merge_from, world.lake.merge_from = world.lake.merge_from, 0
+    looked = threading.Event()
+    world.lake.at_upkeep = lambda step: looked.set() if step == "planned" else None
+
+    async def steps() -> None:
+        world.load(log, 40, 10)
+        await until(looked.is_set)
+        world.lake.merge_from = merge_from
+        world.upkeep = {str(log): 1}
+        await until(lambda: live_files(world, log) == 1)
+
+    asyncio.run(serve(world.service(), steps))
+    assert ids(world, log) == list(range(50))
+
+
 def test_a_round_of_the_same_table_opens_and_commits_while_a_job_runs(world: World) -> None:
     log, jobs = world.table("log", buckets=1), GatedJobs()
     tier(world, log, 3)

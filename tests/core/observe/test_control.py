@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from lakeward.errors import CorruptFileError
 from lakeward.model.tables import TablePath
-from lakeward.observe.control import CONTROL_FILE, Control, ControlReader, pause, read_control, resume
+from lakeward.observe.control import CONTROL_FILE, Control, ControlReader, ask_upkeep, pause, read_control, resume
 from lakeward.storage.small_files import SmallFiles
 
 if TYPE_CHECKING:
@@ -39,6 +39,15 @@ def test_each_resume_is_another_request_though_nothing_is_paused(root: str) -> N
     pause(root, "nyc", TablePath("nyc", "other"))
     resume(root, "nyc", FLIGHTS)
     assert read_control(root, "nyc") == Control(frozenset({"nyc.other"}), {"nyc.flights": 2})
+
+
+def test_each_request_of_upkeep_is_another_one_and_changes_no_other_request(root: str) -> None:
+    pause(root, "nyc", FLIGHTS)
+    ask_upkeep(root, "nyc", FLIGHTS)
+    ask_upkeep(root, "nyc", FLIGHTS)
+    assert read_control(root, "nyc") == Control(frozenset({"nyc.flights"}), {}, {"nyc.flights": 2})
+    resume(root, "nyc", FLIGHTS)
+    assert read_control(root, "nyc") == Control(frozenset(), {"nyc.flights": 1}, {"nyc.flights": 2})
 
 
 def test_services_do_not_see_each_others_requests(root: str) -> None:

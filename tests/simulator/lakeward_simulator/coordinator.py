@@ -315,6 +315,7 @@ class Coordinator:
             mirrors=bool(partitioned.routes),
             final=final,
             resumed=partial(dict, world.rescaling.resumed),
+            upkeep=dict,
         )
 
     def _rules(self, path: TablePath) -> TableSettings:
@@ -461,6 +462,7 @@ _OPTIONS = ServiceOptions(
     rules=lambda _: TableSettings(),
     paused=frozenset,
     resumed=dict,
+    upkeep=dict,
     on_report=lambda _: None,
     on_round=lambda _: None,
     host="sim",

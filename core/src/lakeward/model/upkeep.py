@@ -39,6 +39,19 @@ class UpkeepResult(msgspec.Struct, frozen=True):
     attempt: int = 0
 
 
+class FileCounts(msgspec.Struct, frozen=True):
+    """The files of a lake table's head. `small_files` are data files that upkeep would merge if there were enough.
+
+    `deleted_rows` are the rows that delete files leave out, as far as the lake knows without reading them.
+    """
+
+    data_files: int
+    size_bytes: int
+    small_files: int
+    delete_files: int
+    deleted_rows: int
+
+
 @dataclass(frozen=True, slots=True)
 class UpkeepPlan:
     """What is due in one table, as it was when this was planned.

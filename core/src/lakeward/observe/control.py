@@ -39,24 +39,28 @@ class Control:
     """The requests to a service.
 
     `paused` are tables (`db.table`) on which no round may be started. `resumed` counts, by table, how often
-    `lakeward tables resume` was called: a number that has changed is a new request.
+    `lakeward tables resume` was called, `upkeep` how often `lakeward upkeep run`: a number that has changed is a new
+    request.
     """
 
     paused: frozenset[str] = frozenset()
     resumed: Mapping[str, int] = field(default_factory=dict)
+    upkeep: Mapping[str, int] = field(default_factory=dict)
 
 
 class _Document(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     version: int
     paused: list[str]
     resumed: dict[str, int] = msgspec.field(default_factory=dict)
+    upkeep: dict[str, int] = msgspec.field(default_factory=dict)
 
 
-class _TableDocument(msgspec.Struct, forbid_unknown_fields=True):
+class _TableDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     version: int
     table: str
     paused: bool
     resumed: int
+    upkeep: int = 0
 
 
 _DOCUMENTS = msgspec.json.Decoder(_Document)
@@ -107,13 +111,14 @@ def read_control(root: str, service: str) -> Control:
     except msgspec.MsgspecError as error:
         raise CorruptFileError(file, "a control file", str(error)) from error
     _check_version(document.version, file)
-    return Control(frozenset(document.paused), document.resumed)
+    return Control(frozenset(document.paused), document.resumed, document.upkeep)
 
 
 def _of_tables(documents: Iterable[_TableDocument]) -> Control:
     known = list(documents)
     paused = frozenset(each.table for each in known if each.paused)
-    return Control(paused, {each.table: each.resumed for each in known if each.resumed})
+    resumed = {each.table: each.resumed for each in known if each.resumed}
+    return Control(paused, resumed, {each.table: each.upkeep for each in known if each.upkeep})
 
 
 def _table_documents(root: str, service: str) -> Iterator[_TableDocument]:
@@ -159,6 +164,23 @@ def resume(root: str, service: str, table: TablePath) -> bool:
     return _change(root, service, table, paused=False)
 
 
+def ask_upkeep(root: str, service: str, table: TablePath) -> None:
+    """Request that the upkeep of a table which is due is done, as soon as slots are free.
+
+    Errors as `pause`.
+    """
+    if not is_local(root):
+        name, before = _table_file(root, service, str(table))
+        after = msgspec.structs.replace(before, upkeep=before.upkeep + 1)
+        replace_small(root, service, name, msgspec.json.encode(after))
+        return
+    folder = service_folder(root, service)
+    with _locked(folder):
+        control = read_control(root, service)
+        asked = {**control.upkeep, str(table): control.upkeep.get(str(table), 0) + 1}
+        _write(folder, control.paused, control.resumed, asked)
+
+
 def _change(root: str, service: str, table: TablePath, *, paused: bool) -> bool:
     if not is_local(root):
         return _change_table(root, service, str(table), paused=paused)
@@ -171,16 +193,25 @@ def _change(root: str, service: str, table: TablePath, *, paused: bool) -> bool:
             resumed[str(table)] = resumed.get(str(table), 0) + 1
         elif after == before:
             return False
-        replace_file(folder / CONTROL_FILE, msgspec.json.encode(_Document(VERSION, sorted(after), resumed)))
+        _write(folder, after, resumed, control.upkeep)
         return after != before
 
 
-def _change_table(root: str, service: str, table: str, *, paused: bool) -> bool:
+def _write(folder: Path, paused: frozenset[str], resumed: Mapping[str, int], upkeep: Mapping[str, int]) -> None:
+    document = _Document(VERSION, sorted(paused), dict(resumed), dict(upkeep))
+    replace_file(folder / CONTROL_FILE, msgspec.json.encode(document))
+
+
+def _table_file(root: str, service: str, table: str) -> tuple[str, _TableDocument]:
     name = f"{CONTROL_FOLDER}/{quote(table, safe='')}.json"
-    before = _table_document(root, service, name) or _TableDocument(VERSION, table, False, 0)
+    return name, _table_document(root, service, name) or _TableDocument(VERSION, table, False, 0)
+
+
+def _change_table(root: str, service: str, table: str, *, paused: bool) -> bool:
+    name, before = _table_file(root, service, table)
     if before.paused and paused:
         return False
-    after = _TableDocument(VERSION, table, paused, before.resumed + (not paused))
+    after = msgspec.structs.replace(before, paused=paused, resumed=before.resumed + (not paused))
     replace_small(root, service, name, msgspec.json.encode(after))
     return before.paused != paused
 

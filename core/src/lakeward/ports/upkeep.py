@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 if TYPE_CHECKING:
     from lakeward.model.identity import RoundId
     from lakeward.model.tables import TablePath
-    from lakeward.model.upkeep import UpkeepCommit, UpkeepOutcome, UpkeepPlan
+    from lakeward.model.upkeep import FileCounts, UpkeepCommit, UpkeepOutcome, UpkeepPlan
 
 
 @runtime_checkable
@@ -41,5 +41,18 @@ class UpkeepLake(Protocol):
         Raises:
             FencedError: the stamp is not the incarnation of the id, or the table is another one now.
             OutcomeUnknownError: it may have landed, or may as long as the head is `base_snapshot`.
+        """
+        ...
+
+
+@runtime_checkable
+class CountedLake(Protocol):
+    """A lake that counts what upkeep is about."""
+
+    def count_files(self, path: TablePath) -> FileCounts:
+        """Count the files of the table's head.
+
+        Raises:
+            LakeError: the lake could not be read.
         """
         ...

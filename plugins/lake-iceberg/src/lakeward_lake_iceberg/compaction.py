@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent
 
 from lakeward.model.tables import OFFSET_COLUMN
+from lakeward.model.upkeep import FileCounts
 from lakeward_lake_iceberg.manifests import live_entries, named_data_file
 from lakeward_lake_iceberg.records import stored_value
 
@@ -73,6 +74,15 @@ class Live:
 def partition_of(file: DataFile) -> Partition:
     """Return the partition of a data file or a delete file."""
     return file.spec_id, tuple(stored_value(file.partition[position]) for position in range(len(file.partition)))
+
+
+def count_files(live: Live, target_bytes: int) -> FileCounts:
+    """Count a table's files. Deletes of rows that are deleted twice count twice."""
+    sizes = [entry.data_file.file_size_in_bytes for entry in live.data.values()]
+    deletes = [file for files in (*live.single.values(), *live.shared.values()) for file in files]
+    small = sum(size < _SMALL * target_bytes for size in sizes)
+    size_bytes = sum(sizes) + sum(file.file_size_in_bytes for file in deletes)
+    return FileCounts(len(sizes), size_bytes, small, len(deletes), sum(file.record_count for file in deletes))
 
 
 def due_merges(table: Table, live: Live, options: IcebergOptions, target_bytes: int, now_ms: int) -> list[list[str]]:

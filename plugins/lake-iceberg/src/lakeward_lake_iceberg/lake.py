@@ -24,6 +24,7 @@ from lakeward_lake_iceberg.catalog import CatalogClient, Fate, Sent
 from lakeward_lake_iceberg.check import check_lake, compare_catalogs
 from lakeward_lake_iceberg.columns import check_columns
 from lakeward_lake_iceberg.commit import FORMAT_VERSION, Prepared, SnapshotBuilder, check_format
+from lakeward_lake_iceberg.compaction import Live, count_files
 from lakeward_lake_iceberg.compression import check_level
 from lakeward_lake_iceberg.expiry_plan import Expiry, ExpiryPlans
 from lakeward_lake_iceberg.file_checks import wrong_in_files
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from lakeward.model.identity import Incarnation, RoundId
     from lakeward.model.results import CommitRequest, LakeHead
     from lakeward.model.tables import TablePath, TableSpec
-    from lakeward.model.upkeep import UpkeepCommit, UpkeepPlan
+    from lakeward.model.upkeep import FileCounts, UpkeepCommit, UpkeepPlan
     from lakeward.ports import CheckResult, Clock, FileDifference, ServerLake
     from lakeward_lake_iceberg.options import IcebergOptions
 
@@ -64,7 +65,7 @@ _ID_BITS = 62
 
 
 class IcebergLake:
-    """See `lakeward.ports.Lake`, `ReadableLake`, `FileCheckedLake` and `UpkeepLake`."""
+    """See `lakeward.ports.Lake`, `ReadableLake`, `FileCheckedLake`, `UpkeepLake` and `CountedLake`."""
 
     name = "iceberg"
 
@@ -178,6 +179,11 @@ class IcebergLake:
         builder = SnapshotBuilder(table, commit.ids, self._clock.wall_ms())
         outcome = self._send(path, table, builder.replace(change, {UPKEEP: str(upkeep_id)}), commit.ids)
         return UpkeepOutcome.LANDED if outcome is CommitOutcome.LANDED else UpkeepOutcome.CONFLICT
+
+    def count_files(self, path: TablePath) -> FileCounts:
+        """See `lakeward.ports.CountedLake`."""
+        table = self._load(path)
+        return count_files(Live.of(table), pins.target_size(table, self._options))
 
     def _send(self, path: TablePath, table: Table, prepared: Prepared, ids: CommitIds) -> CommitOutcome:
         """Send a commit that is built on a table once, and find out what has become of it.

@@ -73,7 +73,6 @@ def plain_task(
         SchemaMismatchError: the table has a property that cannot be meant.
     """
     schema = table.schema()
-    size = table.metadata.properties.get(_TARGET_SIZE)
     compression = compression_of(path, table.metadata.properties, options)
     return WriterTask(
         location=table.location(),
@@ -81,11 +80,17 @@ def plain_task(
         schema=arrow_schema(schema).serialize().to_pybytes(),
         types=bounded_types(schema),
         spec_id=table.spec().spec_id,
-        target_size_bytes=options.target_file_size_bytes if size is None else int(size),
+        target_size_bytes=target_size(table, options),
         compression=compression.codec,
         compression_level=compression.level,
         storage=dict(storage),
     )
+
+
+def target_size(table: Table, options: IcebergOptions) -> int:
+    """Return the size in bytes at which a data file of the table is closed: its own property wins."""
+    own = table.metadata.properties.get(_TARGET_SIZE)
+    return options.target_file_size_bytes if own is None else int(own)
 
 
 def _pinned(table: Table, head: LakeHead) -> Snapshot | None:

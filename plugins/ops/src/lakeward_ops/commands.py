@@ -8,4 +8,5 @@ doctor = Lazy("lakeward_ops.doctor.command", "doctor", "Check what a service nee
 new = Lazy("lakeward_ops.new_plugin.command", "new", "Write a plugin to start from: lease, wrapper, lake or source.")
 plan = Lazy("lakeward_ops.plan.command", "plan", "Show what the next rounds would do, and change nothing.")
 query = Lazy("lakeward_ops.query.command", "query", "Query a lake table by DuckDB, without a catalog.")
+upkeep = Lazy("lakeward_ops.upkeep", "upkeep", "Show or ask for upkeep of lake tables, such as a compaction.")
 verify = Lazy("lakeward_ops.verify.command", "verify", "Compare a lake table with its source, row by row.")

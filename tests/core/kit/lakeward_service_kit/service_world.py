@@ -140,6 +140,7 @@ class World:
     rules: Callable[[TablePath], TableSettings] = lambda _path: TableSettings()
     paused: frozenset[str] = frozenset()
     resumed: Mapping[str, int] = field(default_factory=dict)
+    upkeep: Mapping[str, int] = field(default_factory=dict)
     container: ServiceContainer = field(init=False)
     """Of the service that was made last."""
 
@@ -209,6 +210,7 @@ class World:
             rules=lambda path: self.rules(path),  # noqa: PLW0108 - asked afresh: tests change it
             paused=lambda: self.paused,
             resumed=lambda: self.resumed,
+            upkeep=lambda: self.upkeep,
             on_report=self.reports.append,
             on_round=self.rounds.append,
             host="127.0.0.1",

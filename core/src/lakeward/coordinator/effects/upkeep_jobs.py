@@ -138,6 +138,12 @@ class UpkeepJobs:
         if self._machine.is_retry_due(now):
             self._post(UpkeepTimePassed(now=now))
 
+    def ask(self, names: frozenset[str]) -> None:
+        """Let tables become due at the next tick, whatever has changed in them: a person asks for it."""
+        for table in self._tables if names else ():
+            if str(table.path) in names:
+                table.upkeep_run.asked = False
+
     def look(self) -> None:
         """Look how many slots rounds leave: a job that has one which a round needs is cancelled at once."""
         if self._known and self._counted_at is not None:

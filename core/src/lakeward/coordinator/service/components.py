@@ -52,6 +52,8 @@ class ServiceOptions:
     """Returns the names of the tables that are paused; called in each turn of the loop."""
     resumed: Callable[[], Mapping[str, int]]
     """Returns by table name how often a resume was requested; called in each turn of the loop."""
+    upkeep: Callable[[], Mapping[str, int]]
+    """Returns by table name how often upkeep was requested; called in each turn of the loop."""
     on_report: Callable[[ServiceReport], None]
     on_round: Callable[[RoundReport], None]
     """Takes each round that has ended and had something to do; returns at once."""

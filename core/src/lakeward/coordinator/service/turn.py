@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 
 
 class Controls:
-    """What people ask of the running service by commands: to pause tables, and to resume them."""
+    """What people ask of the running service by commands: to pause tables, to resume them, to do their upkeep."""
 
     def __init__(self, options: ServiceOptions, clock: Clock) -> None:
         self._options = options
         self._clock = clock
         self._paused: frozenset[str] = frozenset()
         self._resumed: Mapping[str, int] | None = None
+        self._upkeep: Mapping[str, int] | None = None
 
     def read(self) -> Iterator[PauseRequested | ResumeRequested]:
         """Yield what is requested now, and was not before."""
@@ -44,6 +45,13 @@ class Controls:
         for name in sorted(again | (self._paused - wanted)):
             yield ResumeRequested(now=now, path=options.path(name))
         self._paused, self._resumed = wanted, resumed
+
+    def read_upkeep(self) -> frozenset[str]:
+        """Return the names of the tables whose upkeep is requested now, and was not before."""
+        known, self._upkeep = self._upkeep, self._options.upkeep()
+        if known is None or known == self._upkeep:
+            return frozenset()  # what was asked before this start is due after the first round anyway
+        return frozenset(name for name, times in self._upkeep.items() if times != known.get(name))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -69,5 +77,6 @@ class Turn:
         self.leases.tick()
         self.executor.tick()
         self.upkeep.tick()
+        self.upkeep_jobs.ask(self.controls.read_upkeep())
         self.upkeep_jobs.tick()
         self.housekeeping.tick()
