@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from lakeward.model.secrets import MASK
 from lakeward.model.status import CheckpointReport, ExchangeReport, RoundReport, TableCondition, UpkeepReport
+from lakeward.model.upkeep import FileCounts
 from lakeward.observe.condition import STATUSES
 from lakeward.observe.format import date_time, seconds
 from lakeward.observe.progress import format_exchange
@@ -93,6 +94,15 @@ def test_a_tables_newest_job_of_upkeep_is_shown_and_in_status_json(
         upkeep.files_after,
         upkeep.reason,
     )
+
+
+def test_small_files_and_deletes_are_on_the_page_of_a_table_and_in_status_json(page: Page) -> None:
+    counts = FileCounts(12, 3 << 20, 9, 2, 30)
+    page.show(replace(REPORT, tables=(replace(TABLE, counts=counts),)))
+    shown = page.client().get(f"/tables/{TABLE.path}").text
+    assert "12 files of 3.0 MiB, 9 small, 2 delete files with 30 rows" in shown
+    (table,) = page.client().get("/status.json").json()["tables"]
+    assert table["counts"]["small_files"] == 9
 
 
 def test_a_table_without_upkeep_shows_none(page: Page) -> None:

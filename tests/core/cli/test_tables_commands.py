@@ -24,6 +24,7 @@ from lakeward.model.status import (
     UpkeepReport,
 )
 from lakeward.model.tables import TableBucket, TablePath
+from lakeward.model.upkeep import FileCounts
 from lakeward.observe import control, status_file
 from lakeward.observe.control import ControlReader, read_control
 from lakeward.observe.format import date_time
@@ -217,6 +218,15 @@ def test_the_newest_job_of_upkeep_is_shown(
     status_file.write(str(tmp_path / "lakeward-state"), "nyc", report)
     assert f"  last upkeep: {said}" in flights("tables").out.splitlines()
     assert flights("tables", "-o", "json").document["tables"][0]["upkeep"] == to_builtins(upkeep)
+
+
+def test_small_files_and_deletes_are_shown(flights: Lakeward, tmp_path: Any) -> None:  # noqa: ANN401 - a path
+    counts = FileCounts(12, 3 << 20, 9, 0, 0)
+    table = TableReport("nyc.flights", 1, "idle", "", 10, None, 0, 0, None, counts=counts)
+    report = ServiceReport("nyc", "nyc-1-0123456789abcdef", 1, "serving", 0, None, (table,), None, 0, 0)
+    status_file.write(str(tmp_path / "lakeward-state"), "nyc", report)
+    assert "  lake files: 12 files of 3.0 MiB, 9 small" in flights("tables").out.splitlines()
+    assert flights("tables", "-o", "json").document["tables"][0]["counts"] == to_builtins(counts)
 
 
 def test_list_is_the_default_command(flights: Lakeward) -> None:

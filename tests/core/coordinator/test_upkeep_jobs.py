@@ -107,6 +107,9 @@ def test_files_are_merged_once_a_round_has_committed_and_the_report_says_so(worl
     report = reported(world, log)
     assert report is not None
     assert (report.state, report.files, report.files_after, report.tasks) == ("committed", 5, 1, 1)
+    (table,) = world.reports[-1].tables
+    assert table.counts is not None
+    assert (table.counts.data_files, table.counts.small_files) == (1, 1)
 
 
 def test_a_table_whose_upkeep_a_person_asks_for_is_looked_at_at_once(world: World) -> None:

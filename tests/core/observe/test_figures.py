@@ -18,6 +18,7 @@ from lakeward.model.status import (
     TableCondition,
     TableReport,
 )
+from lakeward.model.upkeep import FileCounts
 from lakeward.observe.condition import STATUSES
 from lakeward.observe.lease_calls import LeaseMetrics
 from lakeward.observe.metrics import METRICS_FILE, ServiceMetrics
@@ -159,6 +160,7 @@ def test_the_file_names_each_metric_with_the_type_that_is_documented(tmp_path: P
         "lakeward_service_state": "gauge",
         "lakeward_snapshots_gone_total": "counter",
         "lakeward_table_complete_timestamp_seconds": "gauge",
+        "lakeward_table_delete_files": "gauge",
         "lakeward_table_lag_rows": "gauge",
         "lakeward_table_lag_seconds": "gauge",
         "lakeward_table_lake_files": "gauge",
@@ -166,6 +168,7 @@ def test_the_file_names_each_metric_with_the_type_that_is_documented(tmp_path: P
         "lakeward_table_queue_position": "gauge",
         "lakeward_table_rounds_total": "counter",
         "lakeward_table_rows_total": "counter",
+        "lakeward_table_small_files": "gauge",
         "lakeward_table_status": "gauge",
     }
     assert 'lakeward_lease_calls_total{hook="acquire",outcome="ok"} 1.0' in text
@@ -183,11 +186,15 @@ def test_a_table_exports_status_lag_queue_and_files_and_nothing_that_is_not_know
         freshness_s=60.0,
         queue_position=2,
         lake_files=9,
+        counts=FileCounts(8, 4096, 7, 1, 30),
         ended={"committed": 4, "stopped": 1},
     )
     metrics.update(replace(known, tables=(told,), leased=1, lease_expires_ms=7_500))
-    names = ("lag_rows", "complete_timestamp_seconds", "promised_freshness_seconds", "queue_position", "lake_files")
-    assert [of_orders(metrics, f"table_{name}") for name in names] == [5, 2, 60, 2, 9]
+    names = (
+        *("lag_rows", "complete_timestamp_seconds", "promised_freshness_seconds", "queue_position", "lake_files"),
+        *("small_files", "delete_files"),
+    )
+    assert [of_orders(metrics, f"table_{name}") for name in names] == [5, 2, 60, 2, 9, 7, 1]
     value = metrics.registry.get_sample_value
     outcomes = ("committed", "failed", "fenced", "stopped", "dropped")
     ended = [value("lakeward_table_rounds_total", {"table": "shop.orders", "outcome": one}) for one in outcomes]
@@ -197,5 +204,5 @@ def test_a_table_exports_status_lag_queue_and_files_and_nothing_that_is_not_know
     assert value("lakeward_lease_expiry_timestamp_seconds") == 7.5
     assert value("lakeward_service_state", {"state": "serving"}) == 1
     metrics.update(known)
-    assert [of_orders(metrics, f"table_{name}") for name in names] == [5, None, None, 0, None]
+    assert [of_orders(metrics, f"table_{name}") for name in names] == [5, None, None, 0, None, None, None]
     assert value("lakeward_lease_expiry_timestamp_seconds") is None

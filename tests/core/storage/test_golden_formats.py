@@ -107,9 +107,8 @@ def old_report() -> ServiceReport:
         exchange=exchange,
         offsets={},
     )
-    table = structs.replace(
-        table, round=running, code="", ended={}, upkeep=None, layout="", unread_kept_s=None, leased=0
-    )
+    unknown = {"upkeep": None, "counts": None, "layout": "", "unread_kept_s": None, "leased": 0}
+    table = structs.replace(table, round=running, code="", ended={}, **unknown)
     return structs.replace(REPORT, tables=(table,), lake_away=None)
 
 

@@ -6,6 +6,7 @@ import msgspec
 
 from lakeward.model.exchange import ExchangeFigures
 from lakeward.model.tables import TableBucket
+from lakeward.model.upkeep import FileCounts
 
 WAITS_FOR_CATALOG = "waits for the catalog"
 """The message of a table whose last round got no answer of the catalog: `ServiceReport.lake_away` says why."""
@@ -227,6 +228,8 @@ class TableReport(msgspec.Struct, frozen=True):
     """KV snapshots of it that the service's lease holds."""
     upkeep: UpkeepReport | None = None
     """None where no job of upkeep was launched since the service started."""
+    counts: FileCounts | None = None
+    """The files of the lake table when upkeep was planned last; None where it was not, or the lake does not count."""
 
     @property
     def shown(self) -> TableCondition:

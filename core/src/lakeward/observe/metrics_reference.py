@@ -12,6 +12,7 @@ from lakeward.model.status import (
     TableCondition,
     TableReport,
 )
+from lakeward.model.upkeep import FileCounts
 from lakeward.observe.lease_calls import LeaseMetrics
 from lakeward.observe.metrics import ServiceMetrics
 
@@ -62,6 +63,7 @@ _TABLE = TableReport(
     freshness_s=1.0,
     complete_ms=0,
     lake_files=0,
+    counts=FileCounts(0, 0, 0, 0, 0),
 )
 _REPORT = ServiceReport("s", "s-1-0000000000000000", 1, "serving", 0, None, (_TABLE,), "l", 1, 0, lease_expires_ms=0)
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from lakeward.model.settings import Settings
     from lakeward.model.status import ExchangeReport, RoundReport, ServiceReport, TableReport, UpkeepReport
+    from lakeward.model.upkeep import FileCounts
     from lakeward.ports import Clock
 
 _QUIET_OUTCOMES = frozenset({"idle", "running"})
@@ -267,6 +268,14 @@ def format_upkeep(report: UpkeepReport) -> str:
     if report.ended_ms is not None:
         said += f", {date_time(report.ended_ms)}"
     return f"{said}: {report.reason}" if report.reason else said
+
+
+def format_counts(counts: FileCounts) -> str:
+    """Write what files a lake table has: `12 files of 3.0 MiB, 9 small, 2 delete files with 30 rows`."""
+    said = f"{count(counts.data_files, 'file')} of {size(counts.size_bytes)}, {count(counts.small_files)} small"
+    if counts.delete_files:
+        said += f", {count(counts.delete_files, 'delete file')} with {count(counts.deleted_rows, 'row')}"
+    return said
 
 
 def format_exchange(moved: ExchangeReport) -> str:

@@ -107,6 +107,16 @@ _GAUGES: tuple[tuple[str, str, Callable[[TableReport], float | None]], ...] = (
         lambda table: table.queue_position or 0,
     ),
     ("lake_files", "Data and delete files of the lake table after its last round.", lambda table: table.lake_files),
+    (
+        "small_files",
+        "Data files that are small enough to be merged, when upkeep was planned last.",
+        lambda table: None if table.counts is None else table.counts.small_files,
+    ),
+    (
+        "delete_files",
+        "Delete files of the lake table, when upkeep was planned last.",
+        lambda table: None if table.counts is None else table.counts.delete_files,
+    ),
 )
 _COUNTERS: tuple[tuple[str, str, Callable[[TableReport], float | None]], ...] = (
     ("rows", "Rows that they read.", lambda table: table.rows),

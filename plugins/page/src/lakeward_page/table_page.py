@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakeward.observe.extend import ago, count, date_time, seconds
+from lakeward.observe.extend import ago, count, date_time, format_counts, seconds
 from lakeward_page.round_page import RoundRow, newest_rounds
 from lakeward_page.sparkline import Sparkline, sparkline
 from lakeward_page.tables_view import RunningRound, TableRow, running_rounds, table_row
@@ -81,6 +81,8 @@ def _facts(row: TableRow, report: ServiceReport, now_ms: int) -> Iterator[tuple[
         yield "Place in the queue", f"{table.queue_position:,}."
     if table.lake_files is not None:
         yield "Files in the lake", count(table.lake_files)
+    if table.counts is not None:
+        yield "When upkeep was planned", format_counts(table.counts)
     if table.upkeep is not None:
         yield "Upkeep", row.upkeep
     if table.layout:

@@ -27,7 +27,7 @@ from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.options import Options
 from lakeward.model.results import CommitIds, CommitOutcome, CommitRequest, LakeFile, LakeHead, OffsetCommit
 from lakeward.model.tables import CHANGE_COLUMN, Change, TableBucket, TablePath, TableSpec
-from lakeward.model.upkeep import UpkeepCommit, UpkeepOutcome, UpkeepPlan, UpkeepResult, UpkeepTask
+from lakeward.model.upkeep import FileCounts, UpkeepCommit, UpkeepOutcome, UpkeepPlan, UpkeepResult, UpkeepTask
 from lakeward.ports import PartitionedRows
 
 if TYPE_CHECKING:
@@ -151,8 +151,9 @@ def _transformed(field: PartitionField, value: Any) -> object:  # noqa: ANN401 -
 
 @dataclass
 class FolderLake:
-    """See `lakeward.ports.Lake` and `UpkeepLake`. `before_commit` runs between the fence check and the swap.
+    """See `lakeward.ports.Lake`, `UpkeepLake` and `CountedLake`.
 
+    `before_commit` runs between the fence check and the swap.
     `at_upkeep` is called at each step of upkeep, with its name.
     """
 
@@ -263,6 +264,12 @@ class FolderLake:
         tasks = tuple(_merge_task(number, folder, files) for number, files in enumerate(due))
         self.at_upkeep("planned")
         return UpkeepPlan(path, upkeep_id, "compaction", tasks) if tasks else None
+
+    def count_files(self, path: TablePath) -> FileCounts:
+        """See `lakeward.ports.CountedLake`: each file is small, and none has deletes."""
+        with self._state(path) as state:
+            sizes = [Path(file).stat().st_size for file, _ in _live(state)]
+        return FileCounts(len(sizes), sum(sizes), len(sizes), 0, 0)
 
     def commit_upkeep(self, commit: UpkeepCommit) -> UpkeepOutcome:
         """See `lakeward.ports.UpkeepLake`."""

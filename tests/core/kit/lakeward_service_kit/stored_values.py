@@ -38,6 +38,7 @@ from lakeward.model.status import (
     UpkeepReport,
 )
 from lakeward.model.tables import TableBucket, TablePath
+from lakeward.model.upkeep import FileCounts
 from lakeward.observe import control, status_file
 from lakeward.storage import commit_records, round_journal, service_state
 from lakeward.storage.binding_files import BindingFiles
@@ -235,6 +236,7 @@ REPORT = ServiceReport(
             leased=2,
             ended={"failed": 2},
             upkeep=UpkeepReport("compaction", "failed", 2, 9, 9_900, MS + 7, 1, 5_000, MS + 8, "its executor died"),
+            counts=FileCounts(12, 48_000, 9, 2, 30),
         ),
     ),
     lease_id=f"{START}-1",

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from lakeward.errors import FencedError, LakeError, LakewardError
 from lakeward.model.upkeep import UpkeepCommit, UpkeepOutcome
-from lakeward.ports import UpkeepLake
+from lakeward.ports import CountedLake, UpkeepLake
 from lakeward.storage.round_journal import RoundJournal
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lakeward.model.identity import RoundId
     from lakeward.model.results import LakeHead
     from lakeward.model.tables import TablePath
-    from lakeward.model.upkeep import UpkeepPlan, UpkeepResult
+    from lakeward.model.upkeep import FileCounts, UpkeepPlan, UpkeepResult
     from lakeward.ports import Clock, Lake
     from lakeward.storage.round_journal import JournalStore
 
@@ -75,6 +75,15 @@ class UpkeepCommitter:
         journal = RoundJournal.begun(upkeep_id, path, None, None, prefix)
         self._journals.write(structs.replace(journal, writes_for_ms=for_ms))
         return plan
+
+    def count(self, path: TablePath) -> FileCounts | None:
+        """Count the files of a table; None where the lake does not count, or has no such table.
+
+        Raises:
+            LakeError: the lake could not be read.
+        """
+        lake = self._lake
+        return lake.count_files(path) if isinstance(lake, CountedLake) and lake.head(path) is not None else None
 
     def commit(self, plan: UpkeepPlan, results: Sequence[UpkeepResult]) -> bool:
         """Commit what tasks have done, on the head as it is; False where that cannot be, and nothing may land.

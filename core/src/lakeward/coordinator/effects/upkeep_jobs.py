@@ -215,6 +215,7 @@ class UpkeepJobs:
         path, upkeep_id = table.path, RoundId(self._incarnation, table.table_id, UPKEEP, self._number)
         try:
             found = await self._ask(table, "plan", lambda committer: committer.plan(path, upkeep_id, most))
+            table.upkeep_run.counts = await self._ask(table, "count", lambda committer: committer.count(path))
         except Exception as error:  # noqa: BLE001 - one table's trouble, whatever it is, stays with that table
             self._failed(table, error)
             return

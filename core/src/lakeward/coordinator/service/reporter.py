@@ -156,8 +156,8 @@ class Reporter:
         known, one = table.history.report, table.round
         job = None if one is None else one.job
         message = self._message(known, status) or ("" if job is None else job.waits_for)
-        upkeep = table.upkeep_run.report
-        known = structs.replace(known, message=message, queue_position=queue_position, leased=leased, upkeep=upkeep)
+        known = structs.replace(known, message=message, queue_position=queue_position, leased=leased)
+        known = structs.replace(known, upkeep=table.upkeep_run.report, counts=table.upkeep_run.counts)
         if status is not None:
             known = structs.replace(known, status=status.phase.value)
         if job is not None and job.failing.since is not None:

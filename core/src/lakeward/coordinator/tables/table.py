@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from lakeward.model.jobs import UpkeepJob
     from lakeward.model.status import UpkeepReport
     from lakeward.model.tables import KvSnapshot, TablePath
-    from lakeward.model.upkeep import UpkeepPlan, UpkeepResult
+    from lakeward.model.upkeep import FileCounts, UpkeepPlan, UpkeepResult
 
 
 @dataclass(slots=True)
@@ -43,6 +43,8 @@ class UpkeepRun:
     """None where none runs."""
     results: tuple[UpkeepResult, ...] = ()
     report: UpkeepReport | None = None
+    counts: FileCounts | None = None
+    """Of the lake table's files, when it was planned last."""
 
 
 @dataclass(slots=True)
