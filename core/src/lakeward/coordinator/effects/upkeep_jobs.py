@@ -214,8 +214,8 @@ class UpkeepJobs:
         self._number += 1
         path, upkeep_id = table.path, RoundId(self._incarnation, table.table_id, UPKEEP, self._number)
         try:
-            found = await self._ask(table, "plan", lambda committer: committer.plan(path, upkeep_id, most))
             table.upkeep_run.counts = await self._ask(table, "count", lambda committer: committer.count(path))
+            found = await self._ask(table, "plan", lambda committer: committer.plan(path, upkeep_id, most))
         except Exception as error:  # noqa: BLE001 - one table's trouble, whatever it is, stays with that table
             self._failed(table, error)
             return
