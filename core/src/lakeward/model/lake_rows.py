@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,12 +11,15 @@ import pyarrow.compute as pc
 
 from lakeward.errors import RowError
 from lakeward.model.batches import find_failing
+from lakeward.model.row_checks import broken_rows, is_whole, uncastable_rows
 from lakeward.model.tables import BUCKET_COLUMN, OFFSET_COLUMN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from lakeward.model.tables import TableBucket, TableSpec
+
+_NO_NULL = "a value"
 
 
 class RowConverter:
@@ -49,6 +53,36 @@ class RowConverter:
         columns = [self.column(batch, field) for field in self.schema]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
+    def misfits(self, batch: pa.RecordBatch) -> dict[int, RowError]:
+        """Return the rows that `convert` refuses or whose values are invalid: by number, in order, an error for each.
+
+        Empty, after little more than a look, where all fit.
+        """
+        found: dict[int, RowError] = {}
+        for field in self.schema:
+            position = batch.schema.get_field_index(field.name)
+            if position < 0 or field.name in self._constants:
+                continue
+            array = batch.column(position)
+            for row, expected in self._unfit(array, field):
+                if row not in found:
+                    value = None if expected == _NO_NULL else self._shown(array.slice(row, 1))
+                    found[row] = self._refusal(batch, field, row, value, expected)
+        return dict(sorted(found.items()))
+
+    def _unfit(self, array: pa.Array, field: pa.Field) -> Iterator[tuple[int, str]]:
+        """Yield the rows of a column that do not fit, and what a right value is."""
+        for row in broken_rows(array):
+            yield row, f"a value of type {array.type}"
+        if not array.type.equals(field.type):
+            in_key = field.name in self._table.primary_key
+            fit = partial(self._fitted, target=field.type, in_key=in_key)
+            for row in uncastable_rows(array, field.type, fit):
+                yield row, f"a value of type {field.type}"
+        if not field.nullable and array.null_count:
+            for row in np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist():
+                yield row, _NO_NULL
+
     def column(self, batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
         """Return one of the lake's columns.
 
@@ -66,7 +100,7 @@ class RowConverter:
             array = pa.nulls(batch.num_rows, field.type)
         if not field.nullable and array.null_count:
             row = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
-            raise self._refusal(batch, field, row, None, "a value")
+            raise self._refusal(batch, field, row, None, _NO_NULL)
         return array
 
     def _cast(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> pa.Array:
@@ -94,6 +128,11 @@ class RowConverter:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             return True
         return False
+
+    def _shown(self, array: pa.Array) -> object:
+        """Return the only value of an array, text that is no UTF-8 as its bytes."""
+        broken = pa.types.is_string(array.type) and not is_whole(array)
+        return self._plain(array.view(pa.binary()) if broken else array)
 
     def _plain(self, array: pa.Array) -> object:
         """Return the only value of an array; Python's times have no nanoseconds, and need a database of time zones."""
