@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from lakeward.model.checkpoints import Checkpoint
     from lakeward.model.status import RoundReport, ServiceReport
 
+NEWER = frozenset({"journal-upkeep", "part-bad-rows"})
+"""Values with what 7e3f9db did not know."""
 MOVED = "the stored format has moved: add a reader of the old one, and a new golden file (see golden/README.md)"
 FIRST = Incarnation("svc", 1_700_000_100_001, "0000000000000001")
 LOG, KEYED = TablePath("t", "log"), TablePath("t", "keyed")
@@ -64,7 +66,7 @@ def test_the_golden_files_have_each_field_of_each_format() -> None:
     assert fields - written == set()
 
 
-@pytest.mark.parametrize("name", [name for name in STORED if name != "journal-upkeep"])
+@pytest.mark.parametrize("name", [name for name in STORED if name not in NEWER])
 def test_a_value_is_read_that_7e3f9db_wrote(name: str) -> None:
     changed = {"status.json": old_report, "rounds.jsonl": old_rounds}
     expected = changed[name]() if name in changed else STORED[name].value

@@ -11,12 +11,14 @@ import pytest
 from msgspec import structs
 
 from lakeward.errors import RowCountError, RowError, StorageError
+from lakeward.model.bad_rows import BadRows
 from lakeward.model.checkpoints import SplitProgress
 from lakeward.model.results import LakeFile
 from lakeward.model.splits import LogSplit, SnapshotSplit, Split
 from lakeward.model.tables import TablePath, TableSpec
 from lakeward.subtask.mailbox import Mailbox
 from lakeward.subtask.reading import Read
+from lakeward.subtask.row_filter import RowFilter
 from lakeward.subtask.work import SplitWork
 from lakeward.threads import ThreadExecutor
 from lakeward_source_embedded.reader import EmbeddedReader
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from lakeward.ports import SourceBatch
+    from lakeward.ports import RowCheck, SourceBatch
 
 PATH = TablePath("shop", "orders")
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
@@ -66,13 +68,21 @@ class Halves:
         assert bucket.snapshot is not None
         return SnapshotSplit("kv-0", bucket.bucket, (), bucket.snapshot.snapshot_id, bucket.snapshot.log_offset)
 
-    def begin(self, progress: SplitProgress, target_bytes: int = 0) -> tuple[SplitWork, Mailbox]:
+    def begin(
+        self,
+        progress: SplitProgress,
+        target_bytes: int = 0,
+        *,
+        check: RowCheck | None = None,
+        most: float = HUGE,
+    ) -> tuple[SplitWork, Mailbox]:
         self.attempt += 1
         mailbox = Mailbox()
         task = json.dumps([str(self._folder), target_bytes]).encode()
         writer = FolderLakePlugin().writer(task, self.table, progress.split, self.attempt, progress)
         reader = EmbeddedReader(self._store.root, self.table)
-        return SplitWork(self.table, progress, reader, writer, self._clock, ThreadExecutor(), mailbox), mailbox
+        rows = RowFilter(PATH, progress.bad_rows, check, most)
+        return SplitWork(self.table, progress, reader, writer, self._clock, ThreadExecutor(), mailbox, rows), mailbox
 
 
 @pytest.fixture
@@ -130,6 +140,38 @@ def test_parts_give_what_the_whole_gives(halves: Halves, kind: str) -> None:
     assert sorted(_ids(result.files)) == sorted(_ids(whole.files)) == list(range(ROWS))
     assert result.files[: len(progress.files)] == progress.files
     assert structs.replace(result, files=(), timings_s={}) == structs.replace(whole, files=(), timings_s={})
+
+
+@pytest.mark.parametrize("kind", ["log", "snapshot"])
+def test_rows_that_do_not_fit_are_counted_once_however_often_the_split_is_begun_anew(halves: Halves, kind: str) -> None:
+    """Each try finds every second row of the third batch bad: it is read by all tries, and counts in the last one."""
+    split = _split(halves, kind)
+
+    def check(records: pa.RecordBatch) -> dict[int, RowError]:
+        first = records.column("id")[0].as_py()
+        return {row: RowError(f"row {row}") for row in range(0, BATCH, 2)} if first == 2 * BATCH else {}
+
+    progress = SplitProgress.beginning(split)
+    for _ in range(2):
+        work, mailbox = halves.begin(SplitProgress.beginning(split), check=check)
+        assert not _take(work, mailbox, 3)
+        progress = work.roll()
+        work.abort()
+    work, mailbox = halves.begin(progress, check=check)
+    assert _take(work, mailbox)
+    assert (progress.bad_rows, progress.rows) == (BadRows(BATCH // 2, "row 0"), 3 * BATCH)
+    result = work.close()
+    assert (result.bad_rows, result.rows) == (progress.bad_rows, ROWS)
+    assert _ids(result.files) == [one for one in range(ROWS) if not 2 * BATCH <= one < 3 * BATCH or one % 2]
+
+
+def test_more_rows_that_do_not_fit_than_a_round_may_have_end_the_split_at_once(halves: Halves) -> None:
+    work, mailbox = halves.begin(
+        SplitProgress.beginning(halves.log()), check=lambda _: {7: RowError("row 7")}, most=2.0
+    )
+    with pytest.raises(RowError, match=f"3 of {3 * BATCH} records do not fit .* allows 2 rows .* first of them: row 7"):
+        _take(work, mailbox)
+    work.abort()
 
 
 def test_progress_is_that_of_the_roll(halves: Halves) -> None:

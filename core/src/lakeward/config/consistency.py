@@ -82,6 +82,22 @@ def check_partitioned_tables(loaded: Loaded, *, can_partition: bool) -> None:
         _check_allocation(loaded, rules, section)
 
 
+def check_bad_rows(loaded: Loaded, *, can_check: bool) -> None:
+    """Check what `on_bad_row` needs: a lake whose plugin can check rows, and a limit that is a share or whole rows.
+
+    Raises:
+        ConfigError: names the key to change.
+    """
+    for pattern, rules in loaded.settings.tables.items():
+        section, most = table_section(pattern), rules.bad_rows_most
+        if most >= 1 and most != int(most):
+            key = place(loaded.file, f"{section}.bad_rows_most")
+            raise ConfigError(key, "a whole number of rows, or a share below 1", most)
+        if rules.on_bad_row != "suspend" and not can_check:
+            found = f"{rules.on_bad_row!r} with lake.type = {loaded.settings.lake.type!r}, which cannot check rows"
+            raise ConfigError(place(loaded.file, f"{section}.on_bad_row"), "'suspend'", found)
+
+
 def check_mirrors(loaded: Loaded) -> None:
     """Refuse what says which columns a lake table has where Lakeward does not make it: one of `tier` is the server's.
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakeward.config.consistency import check_consistency, check_mirrors, check_partitioned_tables
+from lakeward.config.consistency import check_bad_rows, check_consistency, check_mirrors, check_partitioned_tables
 from lakeward.config.entries import (
     ConfigEntry,
     configuration_file,
@@ -83,7 +83,11 @@ def _build(path: Path, entries: Sequence[ConfigEntry], tables: Mapping[str, Any]
     settings = Settings(**sections)
     check_consistency(settings, path, provenance)
     loaded = Loaded(settings, options["source"], options["lake"], provenance, path, options["lease"])
-    check_partitioned_tables(loaded, can_partition=_can_partition(settings))
+    partitions = any(rules.lake_partition for rules in settings.tables.values())
+    checks_rows = any(rules.on_bad_row != "suspend" for rules in settings.tables.values())
+    can_partition = not partitions or _lake_offers(settings, "partitioner", "partition_writer")
+    check_partitioned_tables(loaded, can_partition=can_partition)
+    check_bad_rows(loaded, can_check=not checks_rows or _lake_offers(settings, "row_check"))
     check_mirrors(loaded)
     return loaded
 
@@ -125,12 +129,10 @@ def _declared(section: str, entries: Sequence[ConfigEntry], base: Path) -> type[
         return None
 
 
-def _can_partition(settings: Settings) -> bool:
-    """Return whether the lake offers what `PartitioningLakePlugin` adds; not asked where no table needs it."""
-    if not any(rules.lake_partition for rules in settings.tables.values()):
-        return True
+def _lake_offers(settings: Settings, *methods: str) -> bool:
+    """Return whether the lake's plugin has these methods."""
     lake = published(LAKE_GROUP, settings.lake.type)
-    return all(callable(getattr(lake, name, None)) for name in ("partitioner", "partition_writer"))
+    return all(callable(getattr(lake, name, None)) for name in methods)
 
 
 def _tables(path: Path, tables: Mapping[str, Any], provenance: dict[str, str]) -> dict[str, TableSettings]:

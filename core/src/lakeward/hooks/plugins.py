@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lakeward.model.splits import Split
     from lakeward.model.tables import TableSpec
     from lakeward.model.upkeep import UpkeepResult, UpkeepTask
-    from lakeward.ports import Clock, Lake, LakeWriter, Partitioner, Source, SourceReader
+    from lakeward.ports import Clock, Lake, LakeWriter, Partitioner, RowCheck, Source, SourceReader
 
 SOURCE_GROUP = "lakeward.source"
 LAKE_GROUP = "lakeward.lake"
@@ -114,6 +114,17 @@ class PartitioningLakePlugin(LakePlugin, Protocol):
             attempt: the coordinator's number; it is part of each file's name too.
             before: files of this partition that this round has closed so far; as of `writer`'s progress.
             memory_bytes: about how many bytes of rows it may hold that are in no file yet.
+        """
+        ...
+
+
+class CheckingLakePlugin(LakePlugin, Protocol):
+    """A lake that can say which rows fit its tables (`on_bad_row`)."""
+
+    def row_check(self, task: bytes, table: TableSpec, split: Split) -> RowCheck:
+        """Open what checks the rows of one split in a subtask, before any writer takes them. Imports nothing heavy.
+
+        `task` has the bytes of `Lake.writer_task`, `table` is the source's.
         """
         ...
 

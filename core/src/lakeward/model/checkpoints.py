@@ -7,6 +7,7 @@ from enum import Enum
 
 import msgspec
 
+from lakeward.model.bad_rows import NO_BAD_ROWS, BadRows
 from lakeward.model.exchange import ExchangeState, Segment
 from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.results import LakeFile, WriteResult, no_timings
@@ -51,6 +52,7 @@ class SplitProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     timings_s: dict[str, float] = msgspec.field(default_factory=no_timings)
     left_out: int | None = None
     empty_offsets: int | None = None
+    bad_rows: BadRows = NO_BAD_ROWS
 
     @property
     def is_half_snapshot(self) -> bool:
@@ -67,7 +69,7 @@ class SplitProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     def done(cls, split: Split, result: WriteResult) -> SplitProgress:
         """Return a finish as progress: a reader of the split reads nothing more and reports the same result."""
         position = result.end_offset if isinstance(split, LogSplit) else result.rows
-        counts = (result.timings_s, result.left_out, result.empty_offsets)
+        counts = (result.timings_s, result.left_out, result.empty_offsets, result.bad_rows)
         return cls(split, position, result.files, result.rows, result.max_timestamp_ms, *counts)
 
 

@@ -113,6 +113,13 @@ class DeployExchange(msgspec.Struct, frozen=True, kw_only=True):
     """None: everything that was restored is written before anything else."""
 
 
+class DeployBadRows(msgspec.Struct, frozen=True, kw_only=True):
+    """What a subtask does with rows that do not fit the lake table: it drops them."""
+
+    most: float
+    """So many of a round's may not fit; below 1: a share of the round, which a subtask cannot know."""
+
+
 class Deploy(Event, frozen=True, kw_only=True):
     """Down, control: what to work on. The bytes are opaque here; `attempt` is the coordinator's number."""
 
@@ -143,6 +150,8 @@ class Deploy(Event, frozen=True, kw_only=True):
     """Bytes of rows that it holds, at most, until they are enough for a row group of such a table."""
     exchange: DeployExchange | None = None
     """What it needs for the exchange; None: the subtask writes what it reads."""
+    bad_rows: DeployBadRows | None = None
+    """None: a row that does not fit the lake table is an error."""
 
     def __repr__(self) -> str:
         """Show what may be shown: the tasks' bytes and the root may hold passwords."""

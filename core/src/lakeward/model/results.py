@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from lakeward.model.bad_rows import NO_BAD_ROWS, BadRows
 from lakeward.model.tables import TableBucket, TablePath
 
 if TYPE_CHECKING:
@@ -36,9 +37,9 @@ class WriteResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """The result of one finished split.
 
     `end_offset` is the first offset not contained. `max_timestamp_ms` is -1 where no log record was seen. `rows`
-    counts the records read from the source; `left_out` of them became no row of a data file, and so many offsets of a
-    log split as `empty_offsets` hold no record (each None where it was not counted). `timings_s` maps a phase (read,
-    decode, encode, upload) to seconds.
+    counts the records read from the source; `left_out` of those that fit the lake table became no row of a data file,
+    and so many offsets of a log split as `empty_offsets` hold no record (each None where it was not counted).
+    `bad_rows` are those that do not fit. `timings_s` maps a phase (read, decode, encode, upload) to seconds.
     """
 
     split_id: str
@@ -50,6 +51,7 @@ class WriteResult(msgspec.Struct, frozen=True, omit_defaults=True):
     timings_s: dict[str, float] = msgspec.field(default_factory=no_timings)
     left_out: int | None = None
     empty_offsets: int | None = None
+    bad_rows: BadRows = NO_BAD_ROWS
 
 
 def sum_timings(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:

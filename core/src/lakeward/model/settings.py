@@ -18,6 +18,7 @@ from lakeward.model.options import ByteSize, Duration, LocalPath, Meta, Options
 TableMode = Literal["tier", "mirror"]
 ExchangeChoice = Literal["auto", "none", "hash"]
 SchemaChange = Literal["evolve", "freeze", "discard_value"]
+BadRowChoice = Literal["suspend", "drop"]
 _THIS_MACHINE = re.compile(r"local(-cluster)?(\[.*\])?")
 DYNAMIC_ALLOCATION = "spark.dynamicAllocation.enabled"
 COMMIT_TIMEOUT_S = 60.0
@@ -495,6 +496,21 @@ class TableSettings(Options, frozen=True, kw_only=True):
             "0: never."
         ),
     ] = 0.0
+    on_bad_row: Annotated[
+        BadRowChoice,
+        Meta(
+            description="What becomes of a row that does not fit the lake table. `suspend`: its table is suspended. "
+            "`drop`: it is counted, and is nowhere in the lake."
+        ),
+    ] = "suspend"
+    bad_rows_most: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Rows of a round that may not fit before the table is suspended after all, without `suspend`; "
+            "below 1: a share of the records that the round reads.",
+        ),
+    ] = 1000.0
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

@@ -124,6 +124,8 @@ class RoundReport(msgspec.Struct, frozen=True):
     knew of."""
     freshness_s: float | None = None
     """What the table is promised."""
+    dropped: int = 0
+    """Rows that do not fit the lake table, and are nowhere in the lake."""
 
     @property
     def short_name(self) -> str:
@@ -230,6 +232,8 @@ class TableReport(msgspec.Struct, frozen=True):
     """None where no job of upkeep was launched since the service started."""
     counts: FileCounts | None = None
     """The files of the lake table when upkeep was planned last; None where it was not, or the lake does not count."""
+    dropped: int = 0
+    """Rows that did not fit the lake table and are nowhere in it, since the service started."""
 
     @property
     def shown(self) -> TableCondition:

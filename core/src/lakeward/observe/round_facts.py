@@ -58,6 +58,8 @@ def round_facts(one: RoundReport) -> Iterator[tuple[str, str]]:
         "read",
         f"{one.kind or 'nothing'}: {count(one.rows, 'row')}, {one.splits_done} of {count(one.splits, 'split')}",
     )
+    if one.dropped:
+        yield "dropped", f"{count(one.dropped, 'row')} that did not fit the lake table"
     yield "wrote", f"{count(one.files, 'file')}, {size(one.size_bytes)}"
     if one.exchange is not None:
         yield "exchanged", size(one.exchange.sent_bytes)

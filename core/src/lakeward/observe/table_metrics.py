@@ -120,4 +120,5 @@ _GAUGES: tuple[tuple[str, str, Callable[[TableReport], float | None]], ...] = (
 )
 _COUNTERS: tuple[tuple[str, str, Callable[[TableReport], float | None]], ...] = (
     ("rows", "Rows that they read.", lambda table: table.rows),
+    ("rows_dropped", "Rows that did not fit the lake table and are nowhere in it.", lambda table: table.dropped),
 )

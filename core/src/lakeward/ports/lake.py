@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
+    from lakeward.errors import RowError
     from lakeward.model.batches import SourceBatch
     from lakeward.model.identity import Incarnation, RoundId
     from lakeward.model.results import CommitIds, CommitOutcome, CommitRequest, LakeFile, LakeHead
@@ -252,6 +253,17 @@ class LakeWriter(Protocol):
     @property
     def timings_s(self) -> dict[str, float]:
         """Seconds spent so far, by phase: encode, upload, keys."""
+        ...
+
+
+class RowCheck(Protocol):
+    """Says which rows of a batch do not fit the lake table. Lives in one subtask, called by one thread."""
+
+    def __call__(self, records: pa.RecordBatch, /) -> Mapping[int, RowError]:
+        """Return each row that a writer or partitioner of the table would refuse, by number, in order, and why.
+
+        It has no side effect, and costs little where all fit. Whatever else a writer refuses suspends the table.
+        """
         ...
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from lakeward.model.events import RequestSplit, SplitFinished
 from lakeward.model.splits import LogSplit
 from lakeward.subtask.work import SplitWork
+from lakeward.subtask.writers import row_filter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -109,7 +110,10 @@ class AssignedSplits:
             return
         ports = self._ports
         progress, writer = self._exchange.begin_split(self._deploy, self._table, self._waiting.pop(0))
-        self.work = SplitWork(self._table, progress, self._reader, writer, ports.clock, ports.executor, self._mailbox)
+        rows = row_filter(ports.lake(self._deploy.lake), self._deploy, self._table, progress)
+        self.work = SplitWork(
+            self._table, progress, self._reader, writer, ports.clock, ports.executor, self._mailbox, rows
+        )
 
     def _finish(self, work: SplitWork, *, ended: bool) -> None:
         result = work.close(ended=ended)

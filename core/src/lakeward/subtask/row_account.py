@@ -13,6 +13,7 @@ from lakeward.model.tables import OFFSET_COLUMN
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from lakeward.model.bad_rows import BadRows
     from lakeward.model.checkpoints import SplitProgress
     from lakeward.model.results import LakeFile
     from lakeward.model.tables import TableSpec
@@ -33,6 +34,7 @@ class RowAccount:
         self._first_row = 0 if isinstance(progress.split, LogSplit) else progress.position
         self._rows = 0
         self._left_out = progress.left_out
+        self._bad_before = progress.bad_rows.total
         self._empty = progress.empty_offsets if isinstance(progress.split, LogSplit) else None
 
     def take(self, batch: SourceBatch) -> None:
@@ -78,19 +80,21 @@ class RowAccount:
             )
             raise SourceError(message)
 
-    def check_written(self, files: Iterable[LakeFile], left_out: int) -> None:
-        """Check, once everything is in closed files, that each record is in one or was left out.
+    def check_written(self, files: Iterable[LakeFile], left_out: int, bad: BadRows) -> None:
+        """Check, once everything is in closed files, that each record is in one, was left out or does not fit.
 
-        `files` are all of the split; `left_out` are records that needed no row, as the writer counts them.
+        `files` and `bad` are all of the split; `left_out` are records of this try that needed no row, as the writer
+        counts them.
 
         Raises:
             RowCountError: names both counts.
         """
         written = sum(file.rows for file in files if file.kind == DATA and file.path not in self._before)
-        if written + left_out != self._rows:
+        unfit = bad.total - self._bad_before
+        if written + left_out + unfit != self._rows:
             message = (
                 f"{self._where}, split {self._split.split_id}: {self._rows} records were read, "
-                f"{written} rows were written and {left_out} records needed none"
+                f"{written} rows were written, {left_out} records needed none and {unfit} do not fit"
             )
             raise RowCountError(message)
 

@@ -16,6 +16,7 @@ from lakeward.model.tables import TIMESTAMP_COLUMN
 from lakeward.subtask.reading import SplitReading
 from lakeward.subtask.row_account import RowAccount
 from lakeward.subtask.row_errors import UNFIT, naming_rows, unreadable
+from lakeward.subtask.row_filter import RowFilter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,11 +62,12 @@ class SplitWork:
         clock: Clock,
         executor: Executor,
         mailbox: Mailbox,
+        row_filter: RowFilter | None = None,
     ) -> None:
         """Start reading at the split's progress: `SplitProgress.beginning`, or that in a checkpoint.
 
-        The writer is fresh, of this split and this progress. The executor runs the reads; batches are posted in the
-        mailbox.
+        The writer is fresh, of this split and this progress, and so is the filter; None lets all rows pass. The
+        executor runs the reads; batches are posted in the mailbox.
         """
         self.split = progress.split
         self.rows = progress.rows
@@ -75,6 +77,7 @@ class SplitWork:
         self._table = table
         self._account = RowAccount(table, progress)
         self._writer = writer
+        self._filter = row_filter or RowFilter(table.path, progress.bad_rows)
         self._seconds = _Seconds(clock, progress.timings_s)
         self._not_read = 0
         """Batches that were written, and in whose place nothing was read yet."""
@@ -102,13 +105,15 @@ class SplitWork:
         Raises:
             LogGapError: offsets are missing.
             RowCountError: offsets go back, or records are missing.
-            RowError: a value cannot be written.
+            RowError: a value cannot be written, or too many do not fit.
         """
         records = batch.records
         self._account.take(batch)
         if records.num_rows:
             with naming_rows(self._table, self.split, records):
-                self._writer.write(batch)
+                fitting = self._filter.fitting(batch, self.rows)
+                if fitting.records.num_rows:
+                    self._writer.write(fitting)
                 self._see_time(records)
         self.rows += records.num_rows
         self.size_bytes += records.nbytes
@@ -155,7 +160,7 @@ class SplitWork:
             self._account.check_end()
         with naming_rows(self._table, self.split):
             files = self._writer.close()
-        self._account.check_written(files, self._writer.left_out)
+        self._account.check_written(files, self._writer.left_out, self._filter.bad)
         return WriteResult(
             split_id=self.split.split_id,
             bucket=self.split.bucket,
@@ -166,6 +171,7 @@ class SplitWork:
             timings_s=self._seconds.by_phase(self._writer.timings_s),
             left_out=self._account.left_out(self._writer.left_out),
             empty_offsets=self._account.empty_offsets,
+            bad_rows=self._filter.bad,
         )
 
     def ended(self, result: WriteResult) -> SplitProgress | None:
@@ -188,6 +194,7 @@ class SplitWork:
                 self._max_timestamp_ms,
                 left_out=self._account.left_out(self._writer.left_out),
                 empty_offsets=self._account.empty_offsets,
+                bad_rows=self._filter.bad,
             )
 
     def _end_offset(self) -> int:

@@ -1,4 +1,4 @@
-"""Opens the writer of a split: the lake's own, or one that divides its records among partitions."""
+"""Opens what a split is written with: the lake's own writer, or one for many partitions, and what filters its rows."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, cast
 from lakeward.subtask.fan_out.dividing import RowDivider
 from lakeward.subtask.fan_out.files import PartitionFiles
 from lakeward.subtask.fan_out.writer import FanOutLimits, SplitFanOut
+from lakeward.subtask.row_filter import RowFilter
 
 if TYPE_CHECKING:
-    from lakeward.hooks.plugins import LakePlugin, PartitioningLakePlugin
+    from lakeward.hooks.plugins import CheckingLakePlugin, LakePlugin, PartitioningLakePlugin
     from lakeward.model.checkpoints import SplitProgress
     from lakeward.model.events import Deploy
     from lakeward.model.tables import TableSpec
@@ -34,6 +35,16 @@ def split_writer(
         FanOutLimits(deploy.open_files, deploy.open_rows_bytes, deploy.write_memory_bytes),
         clock.now,
     )
+
+
+def row_filter(lake: LakePlugin, deploy: Deploy, table: TableSpec, progress: SplitProgress) -> RowFilter:
+    """Open what keeps rows from the writer that do not fit the lake table."""
+    rules = deploy.bad_rows
+    if rules is None:
+        return RowFilter(table.path, progress.bad_rows)
+    # The configuration was refused where the lake has no such method (`check_bad_rows`).
+    check = cast("CheckingLakePlugin", lake).row_check(deploy.lake_task, table, progress.split)
+    return RowFilter(table.path, progress.bad_rows, check, rules.most)
 
 
 def partition_writers(lake: PartitioningLakePlugin, deploy: Deploy, table: TableSpec) -> PartitionWriters:

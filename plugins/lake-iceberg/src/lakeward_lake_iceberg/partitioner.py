@@ -17,7 +17,7 @@ from lakeward.model.tables import BUCKET_COLUMN, OFFSET_COLUMN
 from lakeward.ports.lake import PartitionedRows
 from lakeward_lake_iceberg.detail import Value, unpack_detail
 from lakeward_lake_iceberg.nanoseconds import to_microseconds
-from lakeward_lake_iceberg.transforms import first_unfit, transform, values_of
+from lakeward_lake_iceberg.transforms import transform, unfit_rows, values_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -142,17 +142,20 @@ class LayoutPartitioner:
             return pa.nulls(records.num_rows, pa.int32())
         column = self._converter.column(records, self._schema.field(field.column))
         result = transform(field.transform, field.argument, column)
-        row = first_unfit(result)
-        if row is not None:
-            raise self._refusal(records, field, row, column[row].as_py())
+        if unfit := unfit_rows(result):
+            raise self._refusal(records, field, unfit[0], column[unfit[0]].as_py())
         return result
 
     def _refusal(self, records: pa.RecordBatch, field: LayoutField, row: int, value: object) -> RowError:
         path = self._table.path
         bucket, offset = (records.column(name)[row].as_py() for name in (BUCKET_COLUMN, OFFSET_COLUMN))
-        text = f"{field.transform}({field.argument}, {field.column})"
-        expected = f'a value that {text!r} of tables."{path}".lake_partition rounds down to one of {field.kind}'
-        return RowError.at(path, bucket, offset, field.column, expected=expected, found=value)
+        return RowError.at(path, bucket, offset, field.column, expected=expected_of(self._table, field), found=value)
+
+
+def expected_of(table: TableSpec, field: LayoutField) -> str:
+    """Return, in words, which values a column may have in whose partition no file can lie otherwise."""
+    text = f"{field.transform}({field.argument}, {field.column})"
+    return f'a value that {text!r} of tables."{table.path}".lake_partition rounds down to one of {field.kind}'
 
 
 def _numbered(array: pa.Array) -> tuple[Codes, list[Value]]:

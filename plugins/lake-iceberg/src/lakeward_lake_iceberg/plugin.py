@@ -10,6 +10,7 @@ from lakeward_lake_iceberg.merge_files import merge_files
 from lakeward_lake_iceberg.merge_task import pack_merge, unpack_merge
 from lakeward_lake_iceberg.options import IcebergOptions
 from lakeward_lake_iceberg.partitioner import LayoutPartitioner, Place
+from lakeward_lake_iceberg.row_check import LayoutRowCheck
 from lakeward_lake_iceberg.task import unpack_task
 from lakeward_lake_iceberg.upserts import Limits, UpsertWriter
 from lakeward_lake_iceberg.writer import AppendWriter, GroupLimits
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
     from lakeward.model.splits import Split
     from lakeward.model.tables import TableSpec
     from lakeward.model.upkeep import UpkeepTask
-    from lakeward.ports import Clock, Lake, LakeWriter, Partitioner
+    from lakeward.ports import Clock, Lake, LakeWriter, Partitioner, RowCheck
 
 
 class IcebergLakePlugin:
-    """See `lakeward.hooks.plugins.PartitioningLakePlugin` and `UpkeepLakePlugin`."""
+    """See `lakeward.hooks.plugins.PartitioningLakePlugin`, `CheckingLakePlugin` and `UpkeepLakePlugin`."""
 
     conformance_level = "chaos"
     options = IcebergOptions
@@ -47,6 +48,10 @@ class IcebergLakePlugin:
         known = unpack_task(task)
         before = () if progress is None else progress.files
         return make(known, table, Place.of_split(known, split), attempt, before)
+
+    def row_check(self, task: bytes, table: TableSpec, split: Split) -> RowCheck:
+        """See `lakeward.hooks.plugins.CheckingLakePlugin`."""
+        return LayoutRowCheck(unpack_task(task), table, split.bucket)
 
     def partitioner(self, task: bytes, table: TableSpec) -> Partitioner:
         """See `lakeward.hooks.plugins.PartitioningLakePlugin`."""

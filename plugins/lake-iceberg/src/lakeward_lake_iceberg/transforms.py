@@ -51,18 +51,18 @@ def values_of(array: pa.Array) -> list[Value]:
     return list(array.to_pylist())
 
 
-def first_unfit(array: pa.Array) -> int | None:
-    """Return the first row of what `transform` gave whose value its type cannot hold, None if there is none.
+def unfit_rows(array: pa.Array) -> list[int]:
+    """Return the rows of what `transform` gave whose values its type cannot hold.
 
     Only a decimal that was rounded down may have a digit too many. No file can have such a partition, and Java refuses
     it as well.
     """
     kind = array.type
     if not pa.types.is_decimal(kind):
-        return None
+        return []
     least = pa.scalar(Decimal((1, (9,) * kind.precision, -kind.scale)), kind)
-    row = pc.index(pc.less(array, least), True).as_py()
-    return None if row < 0 else int(row)
+    rows: list[int] = pc.indices_nonzero(pc.less(array, least)).to_pylist()
+    return rows
 
 
 def unscaled(value: Decimal) -> int:

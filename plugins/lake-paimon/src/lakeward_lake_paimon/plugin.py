@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakeward.model.lake_rows import RowConverter
 from lakeward.model.upkeep import UpkeepResult
 from lakeward_lake_paimon.key_writer import BufferLimits, KeyWriter
 from lakeward_lake_paimon.layout import LayoutPartitioner, layout_text
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
     from lakeward.model.splits import Split
     from lakeward.model.tables import TableSpec
     from lakeward.model.upkeep import UpkeepTask
-    from lakeward.ports import Clock, Lake, LakeWriter, Partitioner
+    from lakeward.ports import Clock, Lake, LakeWriter, Partitioner, RowCheck
 
 
 class PaimonLakePlugin:
-    """See `lakeward.hooks.plugins.PartitioningLakePlugin` and `UpkeepLakePlugin`."""
+    """See `lakeward.hooks.plugins.PartitioningLakePlugin`, `CheckingLakePlugin` and `UpkeepLakePlugin`."""
 
     conformance_level = "chaos"
     options = PaimonOptions
@@ -44,6 +45,10 @@ class PaimonLakePlugin:
         known = unpack_task(task)
         before = () if progress is None else progress.files
         return make(known, table, PlaceFinder.of_split(known.table_schema, split), attempt, before)
+
+    def row_check(self, task: bytes, table: TableSpec, split: Split) -> RowCheck:
+        """See `lakeward.hooks.plugins.CheckingLakePlugin`."""
+        return RowConverter(table, unpack_task(task).table_schema.arrow_schema, split.bucket).misfits
 
     def partitioner(self, task: bytes, table: TableSpec) -> Partitioner:
         """See `lakeward.hooks.plugins.PartitioningLakePlugin`."""

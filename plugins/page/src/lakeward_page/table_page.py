@@ -92,6 +92,8 @@ def _facts(row: TableRow, report: ServiceReport, now_ms: int) -> Iterator[tuple[
     ended = ", ".join(f"{number:,} {outcome}" for outcome, number in sorted(table.ended.items()))
     yield "Rounds since the start", ended or count(table.rounds)
     yield "Rows tiered since the start", count(table.rows)
+    if table.dropped:
+        yield "Rows dropped since the start", f"{count(table.dropped)}: they do not fit the lake table"
     if table.failing_since_ms is not None:
         yield "Fails since", f"{date_time(table.failing_since_ms)}: {table.failure}"
     if table.leased:

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 
 from lakeward.errors import FencedError, LakeError, TableGoneError
 from lakeward.model.identity import Incarnation, RoundId
+from lakeward.model.lake_rows import RowConverter
 from lakeward.model.options import Options
 from lakeward.model.results import CommitIds, CommitOutcome, CommitRequest, LakeFile, LakeHead, OffsetCommit
 from lakeward.model.tables import CHANGE_COLUMN, Change, TableBucket, TablePath, TableSpec
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from lakeward.model.checkpoints import SplitProgress
     from lakeward.model.partitioning import PartitionField
     from lakeward.model.splits import Split
-    from lakeward.ports import Clock, SourceBatch
+    from lakeward.ports import Clock, RowCheck, SourceBatch
 
 _LOCK = threading.RLock()  # one process, several services: the lake itself is what they share
 
@@ -74,6 +75,10 @@ class FolderLakePlugin:
         folder, target_bytes = json.loads(task)
         before = () if progress is None else progress.files
         return FolderWriter(Path(folder), f"{split.split_id}-{attempt}", target_bytes, before)
+
+    def row_check(self, task: bytes, table: TableSpec, split: Split) -> RowCheck:
+        """See `lakeward.hooks.plugins.CheckingLakePlugin`."""
+        return RowConverter(table, table.schema, split.bucket).misfits
 
     def partitioner(self, task: bytes, table: TableSpec) -> FolderPartitioner:
         """See `lakeward.hooks.plugins.PartitioningLakePlugin`."""

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
+from lakeward.model.bad_rows import BadRows
 from lakeward.model.bindings import Bindings, ServiceBinding
 from lakeward.model.checkpoints import (
     BlockedEvent,
@@ -78,6 +79,8 @@ BLOCKED = (
     BlockedEvent(Origin(2, 1, 3, 5), DONE, event_origin=Origin(1, 0, 1, 9)),
 )
 SEGMENTS = tuple(Segment(f"svc/{START}/7-3/segments/2-0-1-{number}.arrow", 5, 1352, 3060327600) for number in range(3))
+BAD = BadRows(dropped=7, first="table t.log, bucket 7/0, offset 101, column 'at': expected a time, found 'never'")
+WITH_BAD_ROWS = SubtaskSnapshot(0, 1, (structs.replace(PROGRESS[0], bad_rows=BAD),), ())
 WITHOUT_EXCHANGE = SubtaskSnapshot(0, 1, PROGRESS, BLOCKED)
 EXCHANGE = ExchangeState(
     subtask=0,
@@ -319,6 +322,7 @@ STORED = {
     "_metadata-1": _metadata(METADATA),
     "_metadata-2": _metadata(WITH_LEASE),
     "part-1": _part(WITHOUT_EXCHANGE),
+    "part-bad-rows": _part(WITH_BAD_ROWS),
     "part-1-exchange": _part(WITH_EXCHANGE),
     "part-2": _part(WITH_SHARES),
     "rounds.jsonl": StoredValue(

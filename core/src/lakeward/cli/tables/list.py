@@ -264,7 +264,8 @@ def _round(report: RoundReport | None) -> str:
     if report is None:
         return ""
     taken = "" if report.ended_ms is None else f" in {seconds(report.took_s)}"
-    return f"{report.outcome}, {count(report.rows, 'row')}{taken}"
+    dropped = f" ({count(report.dropped)} dropped)" if report.dropped else ""
+    return f"{report.outcome}, {count(report.rows, 'row')}{dropped}{taken}"
 
 
 def _checkpoint(report: RoundReport | None) -> str:

@@ -7,18 +7,21 @@ are in the lake. So rows are counted again, right before the commit is sent.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeward.errors import RowCountError
 from lakeward.machines.splits.enumeration import by_bucket
+from lakeward.model.bad_rows import NO_BAD_ROWS, check_most, sum_of
 from lakeward.model.splits import LogSplit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from lakeward.machines.splits import Splits
+    from lakeward.model.bad_rows import BadRows
     from lakeward.model.checkpoints import SplitProgress
     from lakeward.model.exchange import ExchangeState
     from lakeward.model.results import LakeFile, WriteResult
@@ -38,16 +41,19 @@ class SplitShare:
     files: tuple[LakeFile, ...]
     left_out: int | None
     empty_offsets: int | None
+    bad_rows: BadRows = NO_BAD_ROWS
 
     @classmethod
     def of_result(cls, split: Split, result: WriteResult) -> SplitShare:
         """Return the share of a split that is finished."""
-        return cls(split, result.end_offset, result.rows, result.files, result.left_out, result.empty_offsets)
+        counts = result.left_out, result.empty_offsets, result.bad_rows
+        return cls(split, result.end_offset, result.rows, result.files, *counts)
 
     @classmethod
     def of_progress(cls, one: SplitProgress) -> SplitShare:
         """Return the share of a log split in progress."""
-        return cls(one.split, one.position, one.rows, one.files, one.left_out, one.empty_offsets)
+        counts = one.left_out, one.empty_offsets, one.bad_rows
+        return cls(one.split, one.position, one.rows, one.files, *counts)
 
 
 def shares_of(
@@ -87,12 +93,15 @@ class CommitAccount:
     shares: Sequence[SplitShare]
     writers: Sequence[ExchangeState] | None = None
     """With an exchange: the states of all writers. Their files hold the rows of all splits together."""
+    bad_rows_most: float = math.inf
+    """So many rows may not fit the lake table, or below 1 this share of the records."""
 
     def check(self, offsets: Mapping[TableBucket, int], files: Collection[LakeFile]) -> None:
         """Compare the account with the commit about to be sent: all buckets' offsets, the files not yet in the lake.
 
         Raises:
             RowCountError: rows, files or offsets differ; names the bucket and both figures.
+            RowError: too many rows do not fit the lake table.
         """
         rows = {file.path: file.rows for file in files}
         for share in self.shares:
@@ -103,20 +112,22 @@ class CommitAccount:
             self._check_round(self.writers, rows)
         self._check_files([file.path for file in files])
         self._check_offsets(offsets)
+        bad = sum_of(share.bad_rows for share in self.shares)
+        check_most(self.path, bad, sum(share.rows for share in self.shares), self.bad_rows_most)
 
     def _check_rows(self, share: SplitShare, rows: Mapping[str, int]) -> None:
         """Check that a split's files hold its records."""
         where = self._where(share.split.bucket, share.split)
         there = [file for file in share.files if file.path in rows or file.path in self.in_lake]
         written = sum(rows.get(file.path, file.rows) for file in there if file.kind == _DATA)
-        left_out = share.left_out or 0
+        left_out, bad = share.left_out or 0, share.bad_rows.total
         counted = share.left_out is not None
         if len(there) < len(share.files) or not (
-            written + left_out == share.rows if counted else written <= share.rows
+            written + left_out + bad == share.rows if counted else written + bad <= share.rows
         ):
             message = (
                 f"{where}: {share.rows} records were read; {written} rows are in the {len(there)} files to be "
-                f"committed, of {len(share.files)}, and {left_out} records needed none"
+                f"committed, of {len(share.files)}, {left_out} records needed none and {bad} do not fit"
             )
             raise RowCountError(message)
 
@@ -125,12 +136,13 @@ class CommitAccount:
         files = [file for state in writers for file in state.files]
         there = [file for file in files if file.path in rows or file.path in self.in_lake]
         written = sum(rows.get(file.path, file.rows) for file in there if file.kind == _DATA)
-        read = sum(share.rows for share in self.shares)
+        read, bad = sum(share.rows for share in self.shares), sum(share.bad_rows.total for share in self.shares)
         taken, left_out = sum(state.rows for state in writers), sum(state.left_out for state in writers)
-        if len(there) < len(files) or not written + left_out == taken == read:
+        if len(there) < len(files) or not written + left_out == taken == read - bad:
             message = (
                 f"table {self.path}: {read} records were read, {taken} came through the exchange; {written} rows are "
-                f"in the {len(there)} files to be committed, of {len(files)}, and {left_out} records needed none"
+                f"in the {len(there)} files to be committed, of {len(files)}, {left_out} records needed none and {bad} "
+                "do not fit"
             )
             raise RowCountError(message)
 

@@ -160,7 +160,7 @@ def start_round(  # noqa: PLR0917 - the two sides, whose round it is, and its ru
     if head.commit is not None and rules.mode != MIRROR:
         # Only after this check: a source that was re-created must not be given offsets that it never had.
         _repair(source, table, head.commit, tiered)
-    return RoundContext(table, head, tiered, buckets, enumeration, layout)
+    return RoundContext(table, head, tiered, buckets, enumeration, layout, rules.bad_rows_most)
 
 
 def _remember(

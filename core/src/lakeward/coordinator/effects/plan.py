@@ -13,7 +13,7 @@ from lakeward.coordinator.rounds.plan import ExchangePlan, JobPlan
 from lakeward.coordinator.workers.log_fields import fields_of_round
 from lakeward.model.backoff import RetryPauses
 from lakeward.model.checkpoints import CheckpointRef
-from lakeward.model.events import Deploy
+from lakeward.model.events import Deploy, DeployBadRows
 from lakeward.model.jobs import JobSpec
 from lakeward.model.partitioning import ExchangeMode
 from lakeward.model.splits import LogSplit, SnapshotSplit
@@ -107,6 +107,7 @@ class Planning:
         if restored is not None and restored.ref.incarnation == str(us):
             latest_checkpoint = max(latest_checkpoint, restored.ref.number)
         exchange = context.layout.exchange is ExchangeMode.HASH
+        bad_rows = None if rules.on_bad_row == "suspend" else DeployBadRows(most=rules.bad_rows_most)
 
         def deploy(attempt: int) -> Deploy:
             return Deploy(
@@ -124,6 +125,7 @@ class Planning:
                 open_files=settings.lake.open_files,
                 open_rows_bytes=settings.checkpoint.open_rows,
                 write_memory_bytes=settings.lake.write_memory,
+                bad_rows=bad_rows,
             )
 
         return JobPlan(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -28,6 +29,8 @@ class RoundContext:
     buckets: Sequence[BucketState]
     enumeration: Enumeration
     layout: LakeLayout = SOURCE_LAYOUT
+    bad_rows_most: float = math.inf
+    """So many rows of the round may not fit the lake table, or below 1 this share of its records."""
 
     @property
     def base_commit(self) -> int | None:

@@ -134,9 +134,9 @@ class RoundFacts:
         Raises:
             UsageError: the round has not started yet.
         """
-        enumeration, landed = self.started("commit").enumeration, self.tiered()
-        path = self.assignment.path
-        return CommitAccount(path, enumeration.splits, enumeration.offsets, landed, self.in_lake, shares, writers)
+        context, path, landed = self.started("commit"), self.assignment.path, self.tiered()
+        enumeration, most = context.enumeration, context.bad_rows_most
+        return CommitAccount(path, enumeration.splits, enumeration.offsets, landed, self.in_lake, shares, writers, most)
 
     def is_step_due(self, every_s: float | None, now: float) -> bool:
         """Return whether the newest commit within the round, or its launch, is so many seconds ago."""

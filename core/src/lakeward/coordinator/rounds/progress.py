@@ -13,6 +13,7 @@ from lakeward.coordinator.commits.commit_account import SplitShare, shares_of
 from lakeward.machines.checkpoints.gateway import Origins
 from lakeward.machines.splits import Splits
 from lakeward.model.backoff import NO_PAUSES
+from lakeward.model.bad_rows import sum_of
 from lakeward.model.checkpoints import SplitProgress
 from lakeward.model.splits import SnapshotSplit
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from lakeward.coordinator.checkpoints.contents import CheckpointContents
     from lakeward.machines.splits.enumeration import Enumeration
     from lakeward.model.backoff import RetryPauses
+    from lakeward.model.bad_rows import BadRows
     from lakeward.model.checkpoints import BlockedEvent, Origin, SubtaskSnapshot
     from lakeward.model.exchange import ExchangeState
     from lakeward.model.results import LakeFile, WriteResult
@@ -157,6 +159,11 @@ class RoundProgress:
             half = self._progress.get(split.split_id)
             files += half.files if half is not None and half.position > split.start else ()
         return files
+
+    def bad_rows(self) -> BadRows:
+        """Return how many rows of the splits that are finished or known to be in progress do not fit the lake table."""
+        finished = (result.bad_rows for result in self.results.values())
+        return sum_of((*finished, *(one.bad_rows for one in self._progress.values())))
 
     def shares(self) -> tuple[SplitShare, ...]:
         """Return which part of each split a commit of the round contains."""

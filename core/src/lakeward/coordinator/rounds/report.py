@@ -68,6 +68,7 @@ def report(one: Round, now_ms: int, now: float) -> RoundReport:
         resumed_from="" if facts.restored is None else str(facts.restored.ref),
         complete_ms=facts.complete_ms(),
         freshness_s=facts.assignment.freshness_s,
+        dropped=0 if job is None else job.progress.bad_rows().dropped,
     )
 
 
@@ -86,6 +87,7 @@ def log_end(facts: RoundFacts, report: RoundReport) -> None:
         rows=report.rows,
         files=report.files,
         size_bytes=report.size_bytes,
+        **({"dropped": report.dropped} if report.dropped else {}),
         **({} if report.snapshot_id is None else {"snapshot_id": report.snapshot_id}),
         **({"reason": report.reason} if report.reason else {}),
         **({"code": report.code} if report.code else {}),
