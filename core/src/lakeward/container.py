@@ -322,6 +322,7 @@ class ServiceContainer(containers.DeclarativeContainer):
         restorer=restorer,
         cleaner=cleaner,
         policy=policy,
+        letters=committer.provided.letters,
     )
     planning = providers.Singleton(
         Planning,

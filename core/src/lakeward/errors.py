@@ -216,6 +216,8 @@ class RowError(TableError):
     code = "LW-406"
     exit_code = EXIT_USAGE
     permanent = True
+    column = ""
+    """Of the value, empty where it is not known."""
 
     @classmethod
     def at(
@@ -227,7 +229,9 @@ class RowError(TableError):
         value; a long `found` is shortened.
         """
         where = f"table {table}, bucket {bucket}, offset {offset}, column {column!r}"
-        return cls(f"{where}: expected {expected}, found {short_repr(found)}")
+        error = cls(f"{where}: expected {expected}, found {short_repr(found)}")
+        error.column = column
+        return error
 
 
 class LogGapError(TableError):

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import threading
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
+from lakeward.errors import LakeError, RowError
+from lakeward.model.dead_letters import path_of
 from lakeward.model.settings import TableSettings
 from lakeward.observe.condition import ConditionTracker
-from lakeward_service_kit.service_world import SCHEMA
+from lakeward.storage.round_journal import JournalStore
+from lakeward.storage.small_files import SmallFiles
+from lakeward_service_kit.held_source import HeldSource
+from lakeward_service_kit.service_world import SCHEMA, let_writes_end
+from lakeward_source_embedded.store import EmbeddedStore
+from lakeward_testing.waiting import LIMIT_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from pathlib import Path
 
+    from lakeward.model.results import CommitRequest
     from lakeward.model.tables import TablePath
+    from lakeward.storage.round_journal import RoundJournal
     from lakeward_service_kit.service_world import World
 
 ROWS = 40
@@ -106,3 +120,165 @@ def test_as_many_of_them_as_a_round_may_have_are_dropped_in_each_round(world: Wo
         load(world, path, start, {start, start + 1})
         once(world)
     assert ids(world, path) == [number for number in range(2 * ROWS) if number % ROWS > 1]
+
+
+def letters(world: World, path: TablePath) -> list[dict[str, Any]]:
+    """The dead letters of a table, by offset and bucket."""
+    return sorted(world.lake.read(path_of(path)), key=lambda row: (row["bucket"], row["offset"]))
+
+
+@LAYOUTS
+def test_rows_that_do_not_fit_are_dead_letters_with_their_cause_and_can_be_read_back(
+    world: World, layout: dict[str, object]
+) -> None:
+    rules(world, on_bad_row="dead_letter", **layout)
+    path = world.table("bad", buckets=1)
+    load(world, path, 0, {3, 17})
+    once(world)
+    assert ids(world, path) == [number for number in range(ROWS) if number not in {3, 17}]
+    found = letters(world, path)
+    assert [(row["offset"], row["bucket"], row["column_name"], row["code"]) for row in found] == [
+        (3, 0, "name", RowError.code),
+        (17, 0, "name", RowError.code),
+    ]
+    assert "offset 3, column 'name': expected a value of type string, found b'\\xff'" in found[0]["cause"]
+    row = pa.ipc.open_stream(found[0]["row"]).read_all()
+    assert row.column("id").to_pylist() == [3]
+    assert row.column("name").cast(pa.binary()).to_pylist() == [b"\xff"]
+    assert {row["round"] for row in found} == {world.rounds[0].round_name}
+    assert world.reports[-1].tables[0].dead_letters == 2
+
+
+@LAYOUTS
+def test_each_round_adds_its_dead_letters_and_its_files_are_all_that_is_left(
+    world: World, layout: dict[str, object]
+) -> None:
+    rules(world, on_bad_row="dead_letter", **layout)
+    path = world.table("bad")
+    for start in range(0, 3 * ROWS, ROWS):
+        load(world, path, start, {start, start + 5})
+        once(world)
+    assert len(letters(world, path)) == 6
+    assert len(ids(world, path)) == 3 * ROWS - 6
+    assert journals(world) == ()
+
+
+def journals(world: World) -> tuple[RoundJournal, ...]:
+    return JournalStore(SmallFiles(str(world.directory / "state")), "svc").list()
+
+
+@dataclass
+class Trap:
+    """Holds the first commit to a table until it is let go: whoever made it is dead by then, and wakes up."""
+
+    path: TablePath
+    sprung: threading.Event = field(default_factory=threading.Event)
+    released: threading.Event = field(default_factory=threading.Event)
+
+    def __call__(self, request: CommitRequest) -> None:
+        if request.path == self.path and not self.sprung.is_set():
+            self.sprung.set()
+            self.released.wait(LIMIT_S)
+
+
+def serve_until_killed(world: World, trap: Trap) -> None:
+    async def serve() -> None:
+        serving = asyncio.create_task(world.service(mirrors=True).serve())
+        await until(trap.sprung.is_set)
+        serving.cancel()
+        with suppress(asyncio.CancelledError):
+            await serving
+
+    asyncio.run(serve())
+
+
+@LAYOUTS
+@pytest.mark.parametrize("moment", ["before_commit", "after_commit"])
+@pytest.mark.parametrize("of_letters", [False, True], ids=["of the table", "of its letters"])
+def test_a_service_killed_at_one_of_the_two_commits_loses_and_doubles_nothing(
+    world: World, layout: dict[str, object], moment: str, *, of_letters: bool
+) -> None:
+    rules(world, on_bad_row="dead_letter", **layout)
+    path = world.table("bad", buckets=1)
+    load(world, path, 0, {3, 17})
+    trap = Trap(path_of(path) if of_letters else path)
+    setattr(world.lake, moment, trap)
+    serve_until_killed(world, trap)
+    for start in (ROWS, 2 * ROWS):
+        load(world, path, start, {start + 1})
+        once(world)
+        trap.released.set()  # the dead one wakes up before the second of these rounds
+        let_writes_end()
+    bad = {3, 17, ROWS + 1, 2 * ROWS + 1}
+    assert ids(world, path) == [number for number in range(3 * ROWS) if number not in bad]
+    assert [row["offset"] for row in letters(world, path)] == sorted(bad)
+    assert [journal.letters for journal in journals(world)] in ([], [None])
+
+
+def test_letters_whose_commit_fails_land_before_the_tables_next_round(world: World) -> None:
+    """The table's own commit has landed, so no round reads their records again."""
+    rules(world, on_bad_row="dead_letter")
+    refused: list[CommitRequest] = []
+    path = world.table("bad", buckets=1)
+    load(world, path, 0, {3, 17})
+
+    def refuse(request: CommitRequest) -> None:
+        if request.path != path and not refused:
+            refused.append(request)
+            message = "the catalog does not answer"
+            raise LakeError(message)
+
+    world.lake.before_commit = refuse
+    once(world)
+    assert len(refused) == 1
+    assert [row["offset"] for row in letters(world, path)] == [3, 17]
+    assert len(ids(world, path)) == ROWS - 2
+
+
+def test_steps_of_a_round_commit_their_dead_letters_with_them_and_a_resumed_round_does_not_repeat_them(
+    world: World, tmp_path: Path
+) -> None:
+    rules(world, on_bad_row="dead_letter", commit_every=0.01)
+    path = world.table("bad", buckets=1)
+    for start in range(0, 3 * ROWS, ROWS):
+        load(world, path, start, {start})
+    gate = tmp_path / "gate"
+    gate.touch()
+    source = HeldSource(EmbeddedStore.open(world.store.root), gate, 2)
+    held: dict[str, Any] = {"source": source, "source_type": "held", "interval_s": 0.05, "pause_s": 0.0}
+
+    async def serve() -> None:
+        serving = asyncio.create_task(world.service(**held).serve())
+        await until(lambda: world.lake.head(path_of(path)) is not None and len(letters(world, path)) == 1)
+        serving.cancel()
+        with suppress(asyncio.CancelledError):
+            await serving
+
+    asyncio.run(serve())
+    gate.unlink()
+    let_writes_end()
+    world.once(**held)
+    assert [row["offset"] for row in letters(world, path)] == [0, ROWS, 2 * ROWS]
+    assert ids(world, path) == [number for number in range(3 * ROWS) if number % ROWS]
+
+
+def test_a_table_that_is_made_anew_begins_with_no_dead_letters(world: World) -> None:
+    rules(world, on_bad_row="dead_letter")
+    path = world.table("bad", buckets=1)
+    load(world, path, 0, {3})
+    once(world)
+    world.store.drop_table(path)
+    world.table("bad", buckets=1)
+    load(world, path, 0, {5, 6})
+    once(world)
+    assert [row["offset"] for row in letters(world, path)] == [5, 6]
+
+
+def test_dead_letters_are_refused_where_the_source_has_a_table_of_their_name(world: World) -> None:
+    rules(world, on_bad_row="dead_letter")
+    path, other = world.table("bad", buckets=1), world.table("bad__dead_letters", buckets=1)
+    world.load(other, 0, 5)
+    load(world, path, 0, {3})
+    once(world)
+    assert "t.bad__dead_letters, and the source has a table of that name" in status(world, path)[1]
+    assert ids(world, other) == list(range(5))

@@ -81,7 +81,7 @@ class Halves:
         task = json.dumps([str(self._folder), target_bytes]).encode()
         writer = FolderLakePlugin().writer(task, self.table, progress.split, self.attempt, progress)
         reader = EmbeddedReader(self._store.root, self.table)
-        rows = RowFilter(PATH, progress.bad_rows, check, most)
+        rows = RowFilter(PATH, progress, check, most)
         return SplitWork(self.table, progress, reader, writer, self._clock, ThreadExecutor(), mailbox, rows), mailbox
 
 
@@ -159,7 +159,7 @@ def test_rows_that_do_not_fit_are_counted_once_however_often_the_split_is_begun_
         work.abort()
     work, mailbox = halves.begin(progress, check=check)
     assert _take(work, mailbox)
-    assert (progress.bad_rows, progress.rows) == (BadRows(BATCH // 2, "row 0"), 3 * BATCH)
+    assert (progress.bad_rows, progress.rows) == (BadRows(dropped=BATCH // 2, first="row 0"), 3 * BATCH)
     result = work.close()
     assert (result.bad_rows, result.rows) == (progress.bad_rows, ROWS)
     assert _ids(result.files) == [one for one in range(ROWS) if not 2 * BATCH <= one < 3 * BATCH or one % 2]

@@ -17,16 +17,18 @@ if TYPE_CHECKING:
 class BadRows(msgspec.Struct, frozen=True, omit_defaults=True):
     """The records of a split that do not fit the lake table, so that they are in no data file.
 
-    So many were `dropped`. `first` names the first of them all, in words, empty where there is none.
+    So many were `dropped`, so many became `dead_letters`, in files of this kind. `first` names the first of them all,
+    in words, empty where there is none.
     """
 
     dropped: int = 0
+    dead_letters: int = 0
     first: str = ""
 
     @property
     def total(self) -> int:
         """How many there are."""
-        return self.dropped
+        return self.dropped + self.dead_letters
 
 
 NO_BAD_ROWS = BadRows()
@@ -35,7 +37,8 @@ NO_BAD_ROWS = BadRows()
 def sum_of(parts: Iterable[BadRows]) -> BadRows:
     """Return those of all parts together."""
     found = [one for one in parts if one.total]
-    return BadRows(sum(one.dropped for one in found), found[0].first if found else "")
+    dropped, letters = sum(one.dropped for one in found), sum(one.dead_letters for one in found)
+    return BadRows(dropped, letters, found[0].first if found else "")
 
 
 def check_most(path: TablePath, bad: BadRows, rows: int, most: float) -> None:

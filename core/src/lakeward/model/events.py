@@ -113,11 +113,22 @@ class DeployExchange(msgspec.Struct, frozen=True, kw_only=True):
     """None: everything that was restored is written before anything else."""
 
 
+class DeployDeadLetters(msgspec.Struct, frozen=True, kw_only=True):
+    """The table of dead letters; the fields as in `Deploy`."""
+
+    table: bytes
+    lake_task: bytes
+    round_name: str
+    """The round's full name, which each letter has."""
+
+
 class DeployBadRows(msgspec.Struct, frozen=True, kw_only=True):
-    """What a subtask does with rows that do not fit the lake table: it drops them."""
+    """What a subtask does with rows that do not fit the lake table."""
 
     most: float
     """So many of a round's may not fit; below 1: a share of the round, which a subtask cannot know."""
+    letters: DeployDeadLetters | None = None
+    """Where they are written; None: they are dropped."""
 
 
 class Deploy(Event, frozen=True, kw_only=True):

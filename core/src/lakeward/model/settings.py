@@ -18,7 +18,7 @@ from lakeward.model.options import ByteSize, Duration, LocalPath, Meta, Options
 TableMode = Literal["tier", "mirror"]
 ExchangeChoice = Literal["auto", "none", "hash"]
 SchemaChange = Literal["evolve", "freeze", "discard_value"]
-BadRowChoice = Literal["suspend", "drop"]
+BadRowChoice = Literal["suspend", "dead_letter", "drop"]
 _THIS_MACHINE = re.compile(r"local(-cluster)?(\[.*\])?")
 DYNAMIC_ALLOCATION = "spark.dynamicAllocation.enabled"
 COMMIT_TIMEOUT_S = 60.0
@@ -500,7 +500,8 @@ class TableSettings(Options, frozen=True, kw_only=True):
         BadRowChoice,
         Meta(
             description="What becomes of a row that does not fit the lake table. `suspend`: its table is suspended. "
-            "`drop`: it is counted, and is nowhere in the lake."
+            "`dead_letter`: it is a row of the lake table `<table>__dead_letters`, with its cause. `drop`: it is "
+            "counted, and is nowhere in the lake."
         ),
     ] = "suspend"
     bad_rows_most: Annotated[

@@ -126,6 +126,8 @@ class RoundReport(msgspec.Struct, frozen=True):
     """What the table is promised."""
     dropped: int = 0
     """Rows that do not fit the lake table, and are nowhere in the lake."""
+    dead_letters: int = 0
+    """Rows that do not fit the lake table, and are in that of its dead letters."""
 
     @property
     def short_name(self) -> str:
@@ -233,7 +235,9 @@ class TableReport(msgspec.Struct, frozen=True):
     counts: FileCounts | None = None
     """The files of the lake table when upkeep was planned last; None where it was not, or the lake does not count."""
     dropped: int = 0
-    """Rows that did not fit the lake table and are nowhere in it, since the service started."""
+    """Rows that did not fit the lake table and are nowhere in the lake, since the service started."""
+    dead_letters: int = 0
+    """Rows that did not fit the lake table and are dead letters, since the service started."""
 
     @property
     def shown(self) -> TableCondition:

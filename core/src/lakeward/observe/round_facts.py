@@ -60,6 +60,8 @@ def round_facts(one: RoundReport) -> Iterator[tuple[str, str]]:
     )
     if one.dropped:
         yield "dropped", f"{count(one.dropped, 'row')} that did not fit the lake table"
+    if one.dead_letters:
+        yield "dead letters", f"{count(one.dead_letters, 'row')} that did not fit the lake table"
     yield "wrote", f"{count(one.files, 'file')}, {size(one.size_bytes)}"
     if one.exchange is not None:
         yield "exchanged", size(one.exchange.sent_bytes)

@@ -120,5 +120,6 @@ _GAUGES: tuple[tuple[str, str, Callable[[TableReport], float | None]], ...] = (
 )
 _COUNTERS: tuple[tuple[str, str, Callable[[TableReport], float | None]], ...] = (
     ("rows", "Rows that they read.", lambda table: table.rows),
-    ("rows_dropped", "Rows that did not fit the lake table and are nowhere in it.", lambda table: table.dropped),
+    ("rows_dropped", "Rows that did not fit the lake table and are nowhere in the lake.", lambda table: table.dropped),
+    ("dead_letters", "Rows that did not fit the lake table and are dead letters.", lambda table: table.dead_letters),
 )

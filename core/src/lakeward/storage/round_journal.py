@@ -9,7 +9,9 @@ from __future__ import annotations
 import msgspec
 
 from lakeward.errors import CorruptFileError, UsageError
+from lakeward.model.dead_letters import path_of
 from lakeward.model.identity import Incarnation, RoundId
+from lakeward.model.results import LakeFile
 from lakeward.model.tables import TablePath
 from lakeward.storage.records import pack, unpack
 from lakeward.storage.small_files import SmallFiles
@@ -18,6 +20,24 @@ FILE = "journal"
 _VERSION = 1
 VERSIONS = {_VERSION: 1}
 """The number of parts of each version that this release reads."""
+
+
+class PendingLetters(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Dead letters that follow a commit of their table, whose `step` is that of the round, into a table of their own.
+
+    `files` are as that table's lake has them, `offsets` those of the commit, as `stored_offsets` makes them. `tried_by`
+    are the later starts that have tried to commit them.
+    """
+
+    step: int
+    files: tuple[LakeFile, ...]
+    offsets: tuple[tuple[int | None, int, int], ...]
+    tried_by: tuple[str, ...] = ()
+
+    @property
+    def tries(self) -> tuple[Incarnation, ...]:
+        """The later starts."""
+        return tuple(map(Incarnation.parse, self.tried_by))
 
 
 class RoundJournal(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -32,6 +52,9 @@ class RoundJournal(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Of a job of upkeep, `base_snapshot` is the head that its newest commit was built on, None if none was sent that may
     still land, and `writes_for_ms` is for how long a task may write whose job has ended, or whose driver is gone.
+
+    `letters_prefix` is that of the round's dead letters, empty where it writes none; `letters` are those of its newest
+    commit, until they have landed.
     """
 
     incarnation: str
@@ -46,6 +69,8 @@ class RoundJournal(msgspec.Struct, frozen=True, omit_defaults=True):
     swept_ms: int | None
     missing_ms: int | None = None
     writes_for_ms: int | None = None
+    letters_prefix: str = ""
+    letters: PendingLetters | None = None
 
     @classmethod
     def begun(
@@ -59,6 +84,14 @@ class RoundJournal(msgspec.Struct, frozen=True, omit_defaults=True):
     def round_id(self) -> RoundId:
         """Whose it is."""
         return RoundId(Incarnation.parse(self.incarnation), self.table_id, self.epoch, self.number)
+
+    @property
+    def of_letters(self) -> RoundJournal | None:
+        """What the round may have left in the table of its dead letters; None where it writes none."""
+        if not self.letters_prefix:
+            return None
+        path, prefix = path_of(self.path), self.letters_prefix
+        return msgspec.structs.replace(self, path=path, file_prefix=prefix, commits=(), letters_prefix="", letters=None)
 
 
 _JOURNALS = msgspec.msgpack.Decoder(RoundJournal)

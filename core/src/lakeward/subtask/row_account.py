@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lakeward.errors import LogGapError, RowCountError, SourceError
+from lakeward.model.dead_letters import KIND
 from lakeward.model.splits import LogSplit
 from lakeward.model.tables import OFFSET_COLUMN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
 
     from lakeward.model.bad_rows import BadRows
     from lakeward.model.checkpoints import SplitProgress
@@ -80,7 +81,7 @@ class RowAccount:
             )
             raise SourceError(message)
 
-    def check_written(self, files: Iterable[LakeFile], left_out: int, bad: BadRows) -> None:
+    def check_written(self, files: Collection[LakeFile], left_out: int, bad: BadRows) -> None:
         """Check, once everything is in closed files, that each record is in one, was left out or does not fit.
 
         `files` and `bad` are all of the split; `left_out` are records of this try that needed no row, as the writer
@@ -90,7 +91,13 @@ class RowAccount:
             RowCountError: names both counts.
         """
         written = sum(file.rows for file in files if file.kind == DATA and file.path not in self._before)
-        unfit = bad.total - self._bad_before
+        unfit, letters = bad.total - self._bad_before, sum(file.rows for file in files if file.kind == KIND)
+        if letters != bad.dead_letters:
+            message = (
+                f"{self._where}, split {self._split.split_id}: {bad.dead_letters} rows became dead letters, "
+                f"{letters} are in files"
+            )
+            raise RowCountError(message)
         if written + left_out + unfit != self._rows:
             message = (
                 f"{self._where}, split {self._split.split_id}: {self._rows} records were read, "

@@ -1,4 +1,4 @@
-"""Keeps rows from a split's writer that do not fit the lake table, and counts them."""
+"""Keeps rows from a split's writer that do not fit the lake table: they are counted, and dropped or dead letters."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from msgspec import structs
 
 from lakeward.model.bad_rows import check_most
 from lakeward.model.batches import SourceBatch
+from lakeward.model.dead_letters import split_files
 from lakeward.subtask.task_log import task_log
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lakeward.errors import RowError
-    from lakeward.model.bad_rows import BadRows
+    from lakeward.model.checkpoints import SplitProgress
+    from lakeward.model.results import LakeFile
     from lakeward.model.tables import TablePath
     from lakeward.ports import RowCheck
+    from lakeward.subtask.dead_letter_files import DeadLetterFiles
 
 _LOGGED = 3
 """Rows of a split of which the log says why they do not fit."""
@@ -27,8 +30,15 @@ _LOGGED = 3
 class RowFilter:
     """The bad rows of one split. Without a check each row goes to the writer, and a bad one is an error."""
 
-    def __init__(self, path: TablePath, bad: BadRows, check: RowCheck | None = None, most: float = 1.0) -> None:
-        """Start with those of earlier tries.
+    def __init__(
+        self,
+        path: TablePath,
+        progress: SplitProgress,
+        check: RowCheck | None = None,
+        most: float = 1.0,
+        letters: DeadLetterFiles | None = None,
+    ) -> None:
+        """Start with those of earlier tries; without `letters` bad rows are dropped.
 
         More than `most` rows of one split are too many of any round; of a share, below 1, only the whole round knows.
         """
@@ -36,7 +46,9 @@ class RowFilter:
         self._check = check
         self._most = most
         self._logged = 0
-        self.bad = bad
+        self._letters = letters
+        _, self._letters_before = split_files(progress.files)
+        self.bad = progress.bad_rows
         """So far, those of earlier tries included."""
 
     def fitting(self, batch: SourceBatch, rows: int) -> SourceBatch:
@@ -49,15 +61,35 @@ class RowFilter:
         if not misfits:
             return batch
         errors = tuple(misfits.values())
-        self.bad = structs.replace(
-            self.bad, dropped=self.bad.dropped + len(errors), first=self.bad.first or str(errors[0])
-        )
+        kind = "dropped" if self._letters is None else "dead_letters"
+        counted = {kind: getattr(self.bad, kind) + len(errors)}
+        self.bad = structs.replace(self.bad, first=self.bad.first or str(errors[0]), **counted)
         self._log(errors)
         if self._most >= 1:
             check_most(self._path, self.bad, rows + batch.records.num_rows, self._most)
         fit = np.ones(batch.records.num_rows, dtype=np.bool_)
         fit[list(misfits)] = False
+        if self._letters is not None:
+            self._letters.add(batch.records.filter(pa.array(~fit)), errors)
         return SourceBatch(batch.records.filter(pa.array(fit)), batch.next_offset, batch.decode_s, batch.empty_offsets)
+
+    def mark(self) -> None:
+        """Note that all rows so far are in closed files: the split can be read again from here."""
+        if self._letters is not None:
+            self._letters.mark()
+
+    def roll(self) -> tuple[LakeFile, ...]:
+        """Return the files of dead letters up to the mark, those of earlier tries first."""
+        return (*self._letters_before, *(() if self._letters is None else self._letters.roll()))
+
+    def close(self) -> tuple[LakeFile, ...]:
+        """Return all files of dead letters, those of earlier tries first."""
+        return (*self._letters_before, *(() if self._letters is None else self._letters.close()))
+
+    def abort(self) -> None:
+        """Delete files of dead letters that no checkpoint names."""
+        if self._letters is not None:
+            self._letters.abort()
 
     def _log(self, errors: Sequence[RowError]) -> None:
         for error in errors[: _LOGGED - self._logged]:

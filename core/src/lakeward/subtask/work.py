@@ -77,7 +77,7 @@ class SplitWork:
         self._table = table
         self._account = RowAccount(table, progress)
         self._writer = writer
-        self._filter = row_filter or RowFilter(table.path, progress.bad_rows)
+        self._filter = row_filter or RowFilter(table.path, progress)
         self._seconds = _Seconds(clock, progress.timings_s)
         self._not_read = 0
         """Batches that were written, and in whose place nothing was read yet."""
@@ -142,6 +142,7 @@ class SplitWork:
         with naming_rows(self._table, self.split):
             files = self._writer.roll()
         self._note_flushed()
+        files = (*files, *self._filter.roll())
         timings_s = self._seconds.by_phase(self._writer.timings_s)
         return structs.replace(self._flushed, files=files, timings_s=timings_s)
 
@@ -159,7 +160,7 @@ class SplitWork:
         if ended:
             self._account.check_end()
         with naming_rows(self._table, self.split):
-            files = self._writer.close()
+            files = (*self._writer.close(), *self._filter.close())
         self._account.check_written(files, self._writer.left_out, self._filter.bad)
         return WriteResult(
             split_id=self.split.split_id,
@@ -183,9 +184,11 @@ class SplitWork:
         """Stop reading, delete what this try wrote; files that a checkpoint may reference stay (`LakeWriter.abort`)."""
         self._reading.stop()
         self._writer.abort()
+        self._filter.abort()
 
     def _note_flushed(self) -> None:
         if self._writer.all_rows_flushed:
+            self._filter.mark()
             self._flushed = SplitProgress(
                 self.split,
                 self._account.position,

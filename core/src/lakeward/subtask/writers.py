@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
+from msgspec import structs
+
+from lakeward.model.dead_letters import split_files
+from lakeward.model.splits import LogSplit
+from lakeward.model.tables import TableBucket
+from lakeward.model.wire import unpack_table
+from lakeward.subtask.dead_letter_files import DeadLetterFiles
 from lakeward.subtask.fan_out.dividing import RowDivider
 from lakeward.subtask.fan_out.files import PartitionFiles
 from lakeward.subtask.fan_out.writer import FanOutLimits, SplitFanOut
@@ -23,6 +31,7 @@ def split_writer(
 ) -> LakeWriter:
     """Open the writer of one split, with what another writer had done of it (`progress`)."""
     split = progress.split
+    progress = structs.replace(progress, files=split_files(progress.files)[0])
     if not table.lake_partition:
         return lake.writer(deploy.lake_task, table, split, deploy.attempt, progress)
     # The configuration was refused where the lake has not these (`check_partitioned_tables`).
@@ -41,10 +50,16 @@ def row_filter(lake: LakePlugin, deploy: Deploy, table: TableSpec, progress: Spl
     """Open what keeps rows from the writer that do not fit the lake table."""
     rules = deploy.bad_rows
     if rules is None:
-        return RowFilter(table.path, progress.bad_rows)
+        return RowFilter(table.path, progress)
     # The configuration was refused where the lake has no such method (`check_bad_rows`).
     check = cast("CheckingLakePlugin", lake).row_check(deploy.lake_task, table, progress.split)
-    return RowFilter(table.path, progress.bad_rows, check, rules.most)
+    if rules.letters is None:
+        return RowFilter(table.path, progress, check, rules.most)
+    letters, bucket = rules.letters, progress.split.bucket
+    split = LogSplit(progress.split.split_id, TableBucket(bucket.table_id, None, bucket.bucket), (), 0, 0)
+    open_writer = partial(lake.writer, letters.lake_task, unpack_table(letters.table), split, deploy.attempt)
+    files = DeadLetterFiles(open_writer, bucket, letters.round_name)
+    return RowFilter(table.path, progress, check, rules.most, files)
 
 
 def partition_writers(lake: PartitioningLakePlugin, deploy: Deploy, table: TableSpec) -> PartitionWriters:

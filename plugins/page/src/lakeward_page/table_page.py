@@ -92,6 +92,8 @@ def _facts(row: TableRow, report: ServiceReport, now_ms: int) -> Iterator[tuple[
     ended = ", ".join(f"{number:,} {outcome}" for outcome, number in sorted(table.ended.items()))
     yield "Rounds since the start", ended or count(table.rounds)
     yield "Rows tiered since the start", count(table.rows)
+    if table.dead_letters:
+        yield "Dead letters since the start", f"{count(table.dead_letters)}: rows that do not fit the lake table"
     if table.dropped:
         yield "Rows dropped since the start", f"{count(table.dropped)}: they do not fit the lake table"
     if table.failing_since_ms is not None:

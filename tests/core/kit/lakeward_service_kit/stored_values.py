@@ -53,7 +53,7 @@ from lakeward.storage.checkpoint_format import (
 )
 from lakeward.storage.commit_records import CommitRecord, stored_offsets
 from lakeward.storage.round_history import RoundHistory
-from lakeward.storage.round_journal import RoundJournal
+from lakeward.storage.round_journal import PendingLetters, RoundJournal
 from lakeward.storage.service_state import ServiceState, StoredTable
 from lakeward.storage.small_files import SmallFiles
 
@@ -79,7 +79,9 @@ BLOCKED = (
     BlockedEvent(Origin(2, 1, 3, 5), DONE, event_origin=Origin(1, 0, 1, 9)),
 )
 SEGMENTS = tuple(Segment(f"svc/{START}/7-3/segments/2-0-1-{number}.arrow", 5, 1352, 3060327600) for number in range(3))
-BAD = BadRows(dropped=7, first="table t.log, bucket 7/0, offset 101, column 'at': expected a time, found 'never'")
+BAD = BadRows(
+    dropped=7, dead_letters=2, first="table t.log, bucket 7/0, offset 101, column 'at': expected a time, found 'never'"
+)
 WITH_BAD_ROWS = SubtaskSnapshot(0, 1, (structs.replace(PROGRESS[0], bad_rows=BAD),), ())
 WITHOUT_EXCHANGE = SubtaskSnapshot(0, 1, PROGRESS, BLOCKED)
 EXCHANGE = ExchangeState(
@@ -127,6 +129,7 @@ STATE = ServiceState(
     lease_ids=(f"{START}-1", "svc-1-00000000000000bb-3"),
     invalidated={7: "10 records were read; 9 rows are in its files"},
 )
+LETTERS = PendingLetters(2, (structs.replace(FILE, path="w/letters/a.parquet"),), ((None, 0, 900),), (str(START),))
 JOURNAL = structs.replace(
     RoundJournal.begun(RoundId(START, 7, 3, 1), PATH, 2**62, 2**61, "w/data/round"),
     commits=(("00ff", 17), ("01ff", 2**60)),
@@ -136,6 +139,7 @@ JOURNAL = structs.replace(
 COMMITTED = CommitRecord(
     PATH, 7, 2**62, stored_offsets({PLAIN: 900, PARTITIONED: 4000}), MS, disregarded=17, accepted=True
 )
+LETTERS_JOURNAL = structs.replace(JOURNAL, letters_prefix="w/letters/round", letters=LETTERS)
 UPKEEP_JOURNAL = structs.replace(
     RoundJournal.begun(RoundId(START, 7, UPKEEP, 1), PATH, 2**62, None, "w/data/upkeep"),
     commits=(("02ff", 2**61),),
@@ -315,6 +319,9 @@ STORED = {
     "service.state-1": _state(STATE),
     "service.state-2": _state(replace(STATE, lease_backend="fluss", lease_state=b"\x00lease\xff")),
     "journal": StoredValue(JOURNAL, round_journal.encode, lambda data: round_journal.decode(data, "golden")),
+    "journal-letters": StoredValue(
+        LETTERS_JOURNAL, round_journal.encode, lambda data: round_journal.decode(data, "golden")
+    ),
     "journal-upkeep": StoredValue(
         UPKEEP_JOURNAL, round_journal.encode, lambda data: round_journal.decode(data, "golden")
     ),

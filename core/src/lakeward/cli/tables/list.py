@@ -264,8 +264,9 @@ def _round(report: RoundReport | None) -> str:
     if report is None:
         return ""
     taken = "" if report.ended_ms is None else f" in {seconds(report.took_s)}"
-    dropped = f" ({count(report.dropped)} dropped)" if report.dropped else ""
-    return f"{report.outcome}, {count(report.rows, 'row')}{dropped}{taken}"
+    counts = (("dropped", report.dropped), ("dead letters", report.dead_letters))
+    bad = ", ".join(f"{count(number)} {what}" for what, number in counts if number)
+    return f"{report.outcome}, {count(report.rows, 'row')}{f' ({bad})' if bad else ''}{taken}"
 
 
 def _checkpoint(report: RoundReport | None) -> str:

@@ -9,6 +9,7 @@ from lakeward.coordinator.commits.commit_account import SplitShare, shares_of
 from lakeward.machines.splits import Splits
 from lakeward.machines.splits.enumeration import Enumeration
 from lakeward.model.checkpoints import BlockedEvent, RoundSnapshot, SplitProgress, SubtaskSnapshot
+from lakeward.model.dead_letters import split_files
 from lakeward.model.exchange import ExchangeState, complete
 from lakeward.model.splits import SnapshotSplit, snapshots_of
 
@@ -33,7 +34,7 @@ class CheckpointContents:
     blocked: Mapping[str, BlockedEvent]
     progress: Mapping[str, SplitProgress]
     exchange: tuple[ExchangeState, ...] = ()
-    """With an exchange: the states of all subtasks. No split has files then, and `blocked` is empty."""
+    """With an exchange: the states of all subtasks. A split has dead letters at most then; `blocked` is empty."""
 
     @classmethod
     def of(cls, coordinator: RoundSnapshot, subtasks: Iterable[SubtaskSnapshot]) -> CheckpointContents:
@@ -61,6 +62,12 @@ class CheckpointContents:
     def results(self) -> Mapping[str, WriteResult]:
         """Return the results of all finished splits, whether the coordinator had accepted them or not."""
         return {**self.finished, **{split_id: one.result for split_id, one in self.blocked.items()}}
+
+    def letters(self) -> frozenset[str]:
+        """Return the paths of all files of dead letters that the checkpoint needs."""
+        files = [result.files for result in self.results().values()]
+        files += [one.files for one in self.progress.values()]
+        return frozenset(file.path for some in files for file in split_files(some)[1])
 
     def paths(self) -> frozenset[str]:
         """Return the paths of all files that the checkpoint needs."""
@@ -105,7 +112,8 @@ class CheckpointContents:
     def files(self) -> tuple[LakeFile, ...]:
         """Return the files that belong to `offsets()`; with an exchange only where it is `committable`."""
         if self.exchange:
-            return tuple(file for state in self.exchange for file in state.files)
+            letters = (file for share in self.shares() for file in share.files)
+            return (*(file for state in self.exchange for file in state.files), *letters)
         splits, results = self._splits(), self.results()
         complete = splits.committable()
         files = [file for split_id, result in results.items() if split_id in complete for file in result.files]

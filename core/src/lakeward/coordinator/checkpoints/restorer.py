@@ -15,6 +15,7 @@ from lakeward.coordinator.checkpoints.choose import why_not, why_not_of_layout
 from lakeward.coordinator.checkpoints.contents import CheckpointContents, RestoredRound
 from lakeward.errors import CorruptFileError, LakewardError, SourceError, TableGoneError
 from lakeward.model.checkpoints import CheckpointState
+from lakeward.model.dead_letters import path_of
 from lakeward.model.identity import Incarnation
 
 if TYPE_CHECKING:
@@ -239,13 +240,18 @@ class Restorer:
         done, step = frozenset(state.round.committed), state.round.step
         if commit is not None and commit.snapshot_id != state.round.base_commit:
             # A step was committed from this checkpoint or an earlier one, and the service died before it recorded that.
-            done, step = done | self._lake.referenced(table.path, state.paths()), (commit.step or 0) + 1
+            done, step = done | self._in_lake(table.path, state), (commit.step or 0) + 1
         lost = self._deleted(table.path, state.paths() - done)
         return (
             f"{len(lost)} of its files were deleted, {lost[0]} first"
             if lost
             else RestoredRound(info.ref, state, done, step)
         )
+
+    def _in_lake(self, path: TablePath, state: CheckpointContents) -> frozenset[str]:
+        """Return the paths of the checkpoint's files that its table or that of its dead letters names."""
+        found, letters = self._lake.referenced(path, state.paths()), state.letters()
+        return found | self._lake.referenced(path_of(path), letters) if letters else found
 
     def _deleted(self, path: TablePath, files: frozenset[str]) -> list[str]:
         """Return the missing files: a later start may have deleted them before the checkpoint completed."""

@@ -269,7 +269,8 @@ class Cleaner:
             files = self._lake.list_prefix(journal.path, journal.file_prefix) if may_have_orphans else ()
             kept = self._checkpointed(table_id)
             self._delete_unreferenced(journal.path, table_id, files, kept)
-            if not kept.isdisjoint(files) or journal.round_id in self._may_write:
+            letters_gone = not may_have_orphans or self._delete_letters(journal)
+            if not kept.isdisjoint(files) or not letters_gone or journal.round_id in self._may_write:
                 self._write_swept(structs.replace(journal, swept_ms=self._clock.wall_ms()))
                 return
         self._delete(journal)
@@ -297,7 +298,8 @@ class Cleaner:
     ) -> None:
         """Delete one journal's files if its time has come, or start its time. `taken`: tables stamped in this call."""
         now, swept, table = self._clock.wall_ms(), journal.swept_ms, (journal.path, journal.round_id.table_id)
-        gone = swept is None and is_gone(*table)
+        # Dead letters that may wait for their commit stay: nobody has looked whether that of their table has landed.
+        gone = swept is None and journal.letters is None and is_gone(*table)
         if gone or (swept is not None and swept > now):  # the clock was set back: start its time again
             missing = now if gone and self._look(journal) is LakeTableState.MISSING else None
             self._write_swept(structs.replace(journal, swept_ms=now, missing_ms=missing))
@@ -354,6 +356,9 @@ class Cleaner:
             return
         kept = self._checkpointed(table_id)
         files = self._lake.list_prefix(path, journal.file_prefix)
+        letters = journal.of_letters
+        if letters is not None and self._look(letters) is LakeTableState.MISSING:
+            files += self._lake.list_prefix(letters.path, letters.file_prefix)
         # Ask the lake last: if the table is back meanwhile, the next start handles the journal.
         if self._look(journal) is LakeTableState.MISSING:
             self._lake.delete([file for file in files if file not in kept])
@@ -362,8 +367,11 @@ class Cleaner:
                 self._delete(journal)
 
     def _write_swept(self, journal: RoundJournal) -> None:
-        """Note when the files of a round were deleted first, and list its prefix again after the fence time."""
-        self._journals.write(journal)
+        """Note when the files of a round were deleted first, and list its prefix again after the fence time.
+
+        No dead letters wait for their commit any more: it has landed, or that of their table never can.
+        """
+        self._journals.write(structs.replace(journal, letters=None))
         self._sweep_later(journal)
 
     def _sweep_later(self, journal: RoundJournal) -> None:
@@ -398,7 +406,15 @@ class Cleaner:
         deleted = self._delete_unreferenced(journal.path, journal.round_id.table_id, found, kept)
         if deleted:
             _log.info("deleted files of a round that did not commit", round=str(journal.round_id), files=deleted)
-        return kept.isdisjoint(found)
+        return self._delete_letters(journal) and kept.isdisjoint(found)
+
+    def _delete_letters(self, journal: RoundJournal) -> bool:
+        """Delete a round's dead letters that no commit of them names; return False if some have to stay for now."""
+        letters = journal.of_letters
+        found = LakeTableState.ANOTHER if letters is None else self._look(letters)
+        return found is LakeTableState.ANOTHER or (
+            letters is not None and found is LakeTableState.SAME and self._delete_files(letters)
+        )
 
     def _look(self, journal: RoundJournal) -> LakeTableState:
         return self._look_at(journal.path, journal.round_id.table_id)

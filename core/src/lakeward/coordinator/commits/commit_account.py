@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from lakeward.errors import RowCountError
 from lakeward.machines.splits.enumeration import by_bucket
 from lakeward.model.bad_rows import NO_BAD_ROWS, check_most, sum_of
+from lakeward.model.dead_letters import KIND
 from lakeward.model.splits import LogSplit
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ class CommitAccount:
         for share in self.shares:
             if self.writers is None:
                 self._check_rows(share, rows)
+            self._check_letters(share)
             self._check_span(share)
         if self.writers is not None:
             self._check_round(self.writers, rows)
@@ -129,6 +131,14 @@ class CommitAccount:
                 f"{where}: {share.rows} records were read; {written} rows are in the {len(there)} files to be "
                 f"committed, of {len(share.files)}, {left_out} records needed none and {bad} do not fit"
             )
+            raise RowCountError(message)
+
+    def _check_letters(self, share: SplitShare) -> None:
+        """Check that a split's dead letters are in its files of them."""
+        expected, found = share.bad_rows.dead_letters, sum(one.rows for one in share.files if one.kind == KIND)
+        if expected != found:
+            where = self._where(share.split.bucket, share.split)
+            message = f"{where}: {expected} rows became dead letters; {found} are in the files to be committed"
             raise RowCountError(message)
 
     def _check_round(self, writers: Sequence[ExchangeState], rows: Mapping[str, int]) -> None:

@@ -38,6 +38,10 @@ def _no_hurry() -> bool:
     return False
 
 
+def _nothing() -> None:
+    """Do nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class CommitWork:
     """What to commit. `journal` records the commit's ids before anything is sent."""
@@ -63,6 +67,8 @@ class CommitWork:
     """Whether the source is told of the commit; it knows nothing of a mirrored table."""
     complete_ms: int | None = None
     """As of `CommitRequest`."""
+    landed: Callable[[], None] = _nothing
+    """Called once the lake has the commit, before the source is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +126,7 @@ class Committer:
         prepared = self._source.prepare(table, work.offsets) if work.registered else ""
         between = self._clock.now()
         snapshot_id = self._to_lake(work, prepared)
+        work.landed()
         landed = self._clock.now()
         if work.registered:
             self._source.commit(table, snapshot_id, prepared, work.offsets)

@@ -12,8 +12,10 @@ import structlog
 from msgspec import structs
 
 from lakeward.coordinator.commits.committer import TRIES, Committer, CommitWork
+from lakeward.coordinator.commits.letter_committer import LetterCommitter, pending
 from lakeward.errors import LakewardError
 from lakeward.model.backoff import RetryPauses
+from lakeward.model.dead_letters import path_of, split_files
 from lakeward.storage.commit_records import CommitRecord, stored_offsets
 from lakeward.storage.round_journal import RoundJournal
 
@@ -97,10 +99,13 @@ class RoundCommitter:
         self._committed = committed
         self._fence = fence
         self._committer = Committer(source, lake, clock, pauses)
+        self.letters = LetterCommitter(incarnation, source, lake, journals, self._committer)
 
-    def write_journal(self, round_id: RoundId, path: TablePath, head: LakeHead) -> RoundJournal:
-        """Write the journal, which lists what must be deleted if the round fails."""
+    def write_journal(self, round_id: RoundId, path: TablePath, head: LakeHead, *, letters: bool) -> RoundJournal:
+        """Write the journal, which lists what must be deleted if the round fails; `letters`: dead letters as well."""
         journal = self._journal(round_id, path, head)
+        if letters:
+            journal = structs.replace(journal, letters_prefix=self._lake.file_prefix(path_of(path), round_id))
         self._journals.write(journal)
         return journal
 
@@ -115,9 +120,19 @@ class RoundCommitter:
         round_id, table = commit.round_id, commit.table
         journal = commit.journal or self._journal(round_id, table.path, commit.head)
 
+        files, letters = split_files(commit.files)
+        journal = structs.replace(journal, letters=pending(commit.step, commit.offsets, letters))
+
         def add_ids(ids: CommitIds) -> None:
             nonlocal journal
             journal = self._add_ids(journal, ids)
+
+        def may_commit() -> None:
+            self._fence.check(round_id, table.path)
+
+        def landed() -> None:
+            nonlocal journal
+            journal = self.letters.commit(table, journal, may_commit)
 
         done = self._committer.commit(
             CommitWork(
@@ -126,12 +141,13 @@ class RoundCommitter:
                 base_commit=commit.base_commit,
                 incarnation=self._incarnation,
                 table=table,
-                files=commit.files,
+                files=files,
                 offsets=commit.offsets,
                 journal=add_ids,
                 registered=table.union_read,
                 complete_ms=commit.complete_ms,
-                may_commit=lambda: self._fence.check(round_id, table.path),
+                may_commit=may_commit,
+                landed=landed,
                 hurry=lambda: self._fence.stopping,
             )
         )

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from lakeward.coordinator.checkpoints.contents import RestoredRound
     from lakeward.coordinator.checkpoints.restorer import Restorer
     from lakeward.coordinator.commits.cleaner import Cleaner
+    from lakeward.coordinator.commits.letter_committer import LetterCommitter
     from lakeward.coordinator.effects.policy import RoundPolicy
     from lakeward.coordinator.rounds.round import Round
     from lakeward.model.identity import Incarnation
@@ -58,6 +59,7 @@ class TableOpener:
         restorer: Restorer,
         cleaner: Cleaner,
         policy: RoundPolicy,
+        letters: LetterCommitter,
     ) -> None:
         self._incarnation = incarnation
         self._source = source
@@ -66,6 +68,7 @@ class TableOpener:
         self._restorer = restorer
         self._cleaner = cleaner
         self._policy = policy
+        self._letters = letters
         self._alike = AlikeColumns()
 
     @property
@@ -96,6 +99,7 @@ class TableOpener:
             self._source, self._lake, assignment, us, self._committed, rules, gangs=self._policy.gangs
         )
         self._alike.look(context.table)
+        self._letters.finish(context.table)
         # The stamp as it was before this start's; the newest commit as of now, for one may have landed since.
         head = None if before is None else replace(before, commit=context.head.commit)
         exchange = context.layout.exchange is ExchangeMode.HASH

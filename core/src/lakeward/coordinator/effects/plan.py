@@ -11,9 +11,10 @@ from lakeward.coordinator.rounds.checkpoints import CheckpointPlan
 from lakeward.coordinator.rounds.effects import CountFreeSlots, Plan
 from lakeward.coordinator.rounds.plan import ExchangePlan, JobPlan
 from lakeward.coordinator.workers.log_fields import fields_of_round
+from lakeward.model import dead_letters
 from lakeward.model.backoff import RetryPauses
 from lakeward.model.checkpoints import CheckpointRef
-from lakeward.model.events import Deploy, DeployBadRows
+from lakeward.model.events import Deploy, DeployBadRows, DeployDeadLetters
 from lakeward.model.jobs import JobSpec
 from lakeward.model.partitioning import ExchangeMode
 from lakeward.model.splits import LogSplit, SnapshotSplit
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from lakeward.coordinator.rounds.round import Round
     from lakeward.coordinator.tables.tables import Tables
     from lakeward.coordinator.workers.subtask_address import SubtaskAddress
+    from lakeward.model.results import LakeHead
     from lakeward.model.settings import Settings, TableSettings
     from lakeward.ports import Jobs, Lake, Source
     from lakeward.storage.round_journal import RoundJournal
@@ -83,8 +85,10 @@ class Planning:
         return partial(self._prepare, effect, rules, latest)
 
     def _prepare(self, effect: Plan, rules: TableSettings, latest_checkpoint: int) -> tuple[RoundJournal, JobPlan]:
-        journal = self._committer.write_journal(effect.round_id, effect.assignment.path, effect.context.head)
-        return journal, self.plan(effect, rules, latest_checkpoint)
+        letters = self._committer.letters.open(effect.context.table) if rules.on_bad_row == "dead_letter" else None
+        path, head = effect.assignment.path, effect.context.head
+        journal = self._committer.write_journal(effect.round_id, path, head, letters=letters is not None)
+        return journal, self.plan(effect, rules, latest_checkpoint, letters)
 
     def _with_slots(self, one: Round, planned: tuple[RoundJournal, JobPlan]) -> tuple[RoundJournal, JobPlan]:
         journal, plan = planned
@@ -93,10 +97,13 @@ class Planning:
     def _count(self) -> int:
         return self._jobs.slots_there
 
-    def plan(self, effect: Plan, rules: TableSettings, latest_checkpoint: int) -> JobPlan:
+    def plan(
+        self, effect: Plan, rules: TableSettings, latest_checkpoint: int, letters: LakeHead | None = None
+    ) -> JobPlan:
         """Plan a round's job, with all slots that there are: the lake may have to list the base of a primary-key round.
 
-        `latest_checkpoint` is the highest checkpoint number that this start has used in this epoch.
+        `latest_checkpoint` is the highest checkpoint number that this start has used in this epoch. `letters` is the
+        head of the table of dead letters, None where the round writes none.
         """
         settings, context, assignment = self._settings, effect.context, effect.assignment
         table = pack_table(context.table)
@@ -107,7 +114,7 @@ class Planning:
         if restored is not None and restored.ref.incarnation == str(us):
             latest_checkpoint = max(latest_checkpoint, restored.ref.number)
         exchange = context.layout.exchange is ExchangeMode.HASH
-        bad_rows = None if rules.on_bad_row == "suspend" else DeployBadRows(most=rules.bad_rows_most)
+        bad_rows = None if rules.on_bad_row == "suspend" else self._bad_rows(effect, rules.bad_rows_most, letters)
 
         def deploy(attempt: int) -> Deploy:
             return Deploy(
@@ -149,6 +156,14 @@ class Planning:
             exchange=ExchangePlan(settings.lake, settings.checkpoint) if exchange else None,
             commit_every_s=rules.commit_every,
         )
+
+    def _bad_rows(self, effect: Plan, most: float, letters: LakeHead | None) -> DeployBadRows:
+        if letters is None:
+            return DeployBadRows(most=most)
+        table = dead_letters.table_of(effect.context.table)
+        task = self._lake.writer_task(table, letters, effect.round_id)
+        deploy = DeployDeadLetters(table=pack_table(table), lake_task=task, round_name=str(effect.round_id))
+        return DeployBadRows(most=most, letters=deploy)
 
     def _free_slots(self, one: Round, total: int) -> int:
         """Return a round's slots now: all free ones, except one for each further round that may start."""

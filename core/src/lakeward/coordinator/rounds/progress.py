@@ -152,7 +152,7 @@ class RoundProgress:
     def committable(self) -> list[LakeFile]:
         """Return the files that belong to `offsets()`."""
         if self.writers is not None:
-            return self.writers.files()
+            return [*self.writers.files(), *(file for share in self.shares() for file in share.files)]
         complete = self.splits.committable()
         files = [file for split_id, result in self.results.items() if split_id in complete for file in result.files]
         for split in self.splits.frontier():

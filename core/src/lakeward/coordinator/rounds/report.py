@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from lakeward.errors import LakeAwayError
+from lakeward.model.bad_rows import NO_BAD_ROWS
 from lakeward.model.results import sum_timings
 from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.status import CheckpointReport, RoundReport
@@ -32,6 +33,7 @@ def report(one: Round, now_ms: int, now: float) -> RoundReport:
     offsets = None if facts.ended_ms is None else facts.committed
     live = job if facts.ended_ms is None else None
     there, asked = (live.subtasks.there, live.subtasks.slots.asked) if live is not None else (0, 0)
+    bad = NO_BAD_ROWS if job is None else job.progress.bad_rows()
     rows, size, done = job.counts() if job is not None else (0, 0, 0)
     seconds = max(((facts.ended_ms or now_ms) - facts.started_ms) / _MS, 0.001)
     files = facts.files(job.progress if job is not None else None)
@@ -68,7 +70,8 @@ def report(one: Round, now_ms: int, now: float) -> RoundReport:
         resumed_from="" if facts.restored is None else str(facts.restored.ref),
         complete_ms=facts.complete_ms(),
         freshness_s=facts.assignment.freshness_s,
-        dropped=0 if job is None else job.progress.bad_rows().dropped,
+        dropped=bad.dropped,
+        dead_letters=bad.dead_letters,
     )
 
 
@@ -88,6 +91,7 @@ def log_end(facts: RoundFacts, report: RoundReport) -> None:
         files=report.files,
         size_bytes=report.size_bytes,
         **({"dropped": report.dropped} if report.dropped else {}),
+        **({"dead_letters": report.dead_letters} if report.dead_letters else {}),
         **({} if report.snapshot_id is None else {"snapshot_id": report.snapshot_id}),
         **({"reason": report.reason} if report.reason else {}),
         **({"code": report.code} if report.code else {}),

@@ -70,6 +70,7 @@ from lakeward.machines.rounds import (
 )
 from lakeward.machines.splits import FinishEarlyRequested
 from lakeward.machines.transport.channel import Channel
+from lakeward.model.dead_letters import path_of, split_files
 from lakeward.model.events import Cancel, Failed, Heartbeat, Progress, SplitFinished, SubtaskDone
 from lakeward.model.identity import Incarnation
 from lakeward.model.leases import Failover
@@ -485,8 +486,10 @@ class Round:
         yield TellBackend(Failover(kind=event.kind, attempt=event.attempt, returned=event.splits))
 
     def _files_rejected(self, event: jobs.FilesRejected) -> Iterable[Any]:
-        paths = tuple(file.path for file in event.files)
-        yield Discard(self.facts.assignment.path, self.facts.table_id, paths)
+        path, table_id = self.facts.assignment.path, self.facts.table_id
+        for each, files in zip((path, path_of(path)), split_files(event.files), strict=True):
+            if files:
+                yield Discard(each, table_id, tuple(file.path for file in files))
 
     def _job_over(self, _: jobs.JobOver) -> Iterable[Any]:
         return self._clean_up()

@@ -48,7 +48,8 @@ class History:
             self.note_waiting(None)
         if outcome == "committed":
             self.note(rows=before.rows + ended.rows, rounds=before.rounds + 1, committed_ms=facts.ended_ms)
-            self.note(dropped=before.dropped + ended.dropped)
+            letters = before.dead_letters + ended.dead_letters
+            self.note(dropped=before.dropped + ended.dropped, dead_letters=letters)
             if ended.complete_ms is not None:  # until the source has said which row is the oldest that waits now
                 self.note_complete(ended.complete_ms)
         elif facts.lag_s == 0:

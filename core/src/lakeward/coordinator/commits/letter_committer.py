@@ -1,0 +1,130 @@
+"""Commits dead letters to their own lake table, after the commit of their table that they belong to. Blocking.
+
+The table's commit decides: its offsets say that a row was read. From before it is sent until the letters have landed,
+the round's journal names them. So a start that finds such a journal makes the commit, if the table's own has landed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+from msgspec import structs
+
+from lakeward.coordinator.commits.committer import CommitWork
+from lakeward.errors import SchemaMismatchError, TableGoneError
+from lakeward.model import dead_letters
+from lakeward.model.identity import RoundId
+from lakeward.model.tables import TableBucket
+from lakeward.storage.commit_records import stored_offsets
+from lakeward.storage.round_journal import PendingLetters
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from lakeward.coordinator.commits.committer import Committer
+    from lakeward.model.identity import Incarnation
+    from lakeward.model.results import LakeFile, LakeHead
+    from lakeward.model.tables import TablePath, TableSpec
+    from lakeward.ports import Lake, Source
+    from lakeward.storage.round_journal import JournalStore, RoundJournal
+
+_RECOVERED = 0
+"""The step of a commit that a later start makes; those of rounds begin at 1."""
+_log = structlog.get_logger("lakeward.committer")
+
+
+def pending(step: int, offsets: Mapping[TableBucket, int], files: Iterable[LakeFile]) -> PendingLetters | None:
+    """Return what a journal says of the letters of a commit that is about to be sent; None: it has none."""
+    data = tuple(structs.replace(file, kind="data") for file in files)
+    return PendingLetters(step, data, stored_offsets(offsets)) if data else None
+
+
+class LetterCommitter:
+    """The tables of dead letters of one start."""
+
+    def __init__(
+        self, incarnation: Incarnation, source: Source, lake: Lake, journals: JournalStore, committer: Committer
+    ) -> None:
+        self._incarnation = incarnation
+        self._source = source
+        self._lake = lake
+        self._journals = journals
+        self._committer = committer
+
+    def open(self, table: TableSpec) -> LakeHead:
+        """Create the table of a table's dead letters if there is none, and stamp it.
+
+        Raises:
+            FencedError: a later start of this service has it.
+            SchemaMismatchError: the source has a table of that name.
+        """
+        path = dead_letters.path_of(table.path)
+        self._check_free(table.path, path)
+        self._lake.open_table(dead_letters.table_of(table), self._incarnation)
+        return self._lake.stamp(path, self._incarnation)
+
+    def commit(self, table: TableSpec, journal: RoundJournal, may_commit: Callable[[], None]) -> RoundJournal:
+        """Commit the letters that a journal names, whose table's own commit has landed; return it without them.
+
+        Raises as `Committer.commit`, and as `open`.
+        """
+        letters = journal.letters
+        if letters is None:
+            return journal
+        head = self.open(table)
+        if self._found(journal, letters, head):
+            return structs.replace(journal, letters=None)
+        us, theirs = self._incarnation, journal.round_id
+        ours = us == theirs.incarnation
+        if not ours and str(us) not in letters.tried_by:
+            tried = structs.replace(letters, tried_by=(*letters.tried_by, str(us)))
+            self._journals.write(structs.replace(journal, letters=tried))
+        self._committer.commit(
+            CommitWork(
+                round_id=RoundId(us, theirs.table_id, theirs.epoch, theirs.number),
+                step=letters.step if ours else _RECOVERED,
+                base_commit=None if head.commit is None else head.commit.snapshot_id,
+                incarnation=us,
+                table=dead_letters.table_of(table),
+                files=letters.files,
+                offsets={TableBucket(theirs.table_id, partition, one): at for partition, one, at in letters.offsets},
+                journal=lambda _: None,  # only the files of a try that is given up would be found by its ids
+                may_commit=may_commit,
+                registered=False,
+            )
+        )
+        return structs.replace(journal, letters=None)
+
+    def finish(self, table: TableSpec) -> None:
+        """Commit the letters of earlier rounds of a table whose own commits have landed; its stamp is this start's.
+
+        A commit that has not landed may still do so, until a later one has: its letters stay in the journal until then,
+        and go with the round's other files. Raises as `commit`.
+        """
+        for journal in self._journals.list():
+            letters, round_id = journal.letters, journal.round_id
+            if letters is None or journal.path != table.path or round_id.table_id != table.table_id:
+                continue
+            if self._lake.find(table.path, round_id, letters.step) is not None:
+                _log.info("commits the dead letters of an earlier round", round=str(round_id))
+                self._journals.write(self.commit(table, journal, lambda: None))
+
+    def _found(self, journal: RoundJournal, letters: PendingLetters, head: LakeHead) -> bool:
+        """Return whether they have landed. The stamp is this start's, so that no earlier try of another one can."""
+        found, theirs = self._lake.find, journal.round_id
+        tried = (RoundId(one, theirs.table_id, theirs.epoch, theirs.number) for one in letters.tries)
+        return found(head.path, theirs, letters.step) is not None or any(
+            found(head.path, round_id, _RECOVERED) is not None for round_id in tried
+        )
+
+    def _check_free(self, table: TablePath, path: TablePath) -> None:
+        try:
+            self._source.table(path)
+        except TableGoneError:
+            return
+        message = (
+            f"{table}: its dead letters would go to {path}, and the source has a table of that name: "
+            "rename that one, or set another on_bad_row"
+        )
+        raise SchemaMismatchError(message)

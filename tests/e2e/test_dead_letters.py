@@ -1,0 +1,66 @@
+"""Rows that neither Iceberg nor Paimon can hold are dead letters in the same lake, and can be read back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from lakeward.model.dead_letters import SCHEMA, path_of
+from lakeward.model.settings import TableSettings
+from lakeward.model.tables import TablePath
+from lakeward_e2e.lakes import IcebergTables, PaimonTables
+from lakeward_service_kit.service_world import World
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROWS = 50
+BAD = [4, 30]
+COLUMNS = pa.schema(
+    [pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string()), pa.field("at", pa.timestamp("ms"))]
+)
+
+
+def load(world: World, path: TablePath, start: int, *, at: int | None) -> None:
+    """Load rows of which some have a text that is none, and one a time beyond the lake's microseconds."""
+    ids = range(start, start + ROWS)
+    names = pa.array([b"\xff" if number - start == BAD[0] else b"a" for number in ids], pa.binary()).view(pa.string())
+    times = pa.array([at if at and number - start == BAD[1] else 0 for number in ids], pa.timestamp("ms"))
+    world.store.load(path, pa.table([pa.array(ids, pa.int64()), names, times], schema=COLUMNS))
+
+
+def rows(lake: Any, path: TablePath) -> list[dict[str, Any]]:  # noqa: ANN401 - a lake that can be read
+    head = lake.head(path)
+    return [row for batch in lake.read_rows(path, head.snapshot_id) for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize(("tables", "at"), [(IcebergTables, 2**60), (PaimonTables, None)], ids=["iceberg", "paimon"])
+@pytest.mark.parametrize("key", [False, True], ids=["append", "keyed"])
+@pytest.mark.parametrize("layout", [(), ("bucket(4, id)",)], ids=["as in the source", "partitioned"])
+def test_rows_that_a_lake_cannot_hold_are_in_the_table_of_its_dead_letters(
+    tmp_path: Path, tables: type[IcebergTables | PaimonTables], at: int | None, layout: tuple[str, ...], *, key: bool
+) -> None:
+    """Paimon's timestamps are those of the source: there every one fits."""
+    world, path = World.create(tmp_path), TablePath("t", "bad")
+    keys = ("id",) if key else ()
+    world.store.create_table(path, COLUMNS, keys, buckets=1, freshness_s=0.2)
+    rules = TableSettings(mode="mirror", lake_partition=layout, on_bad_row="dead_letter")
+    world.rules = lambda _path: rules
+    made = tables(tmp_path)
+    lake = made.open(world.clock)
+    for start in (0, ROWS):
+        load(world, path, start, at=at)
+        assert world.once(mirrors=True, lake=lake, lake_type=made.name).failed == ()
+    places = BAD if at else BAD[:1]
+    bad = [start + row for start in (0, ROWS) for row in places]
+    assert sorted(row["id"] for row in rows(lake, path)) == [row for row in range(2 * ROWS) if row not in bad]
+    letters = sorted(rows(lake, path_of(path)), key=lambda row: int(row["offset"]))
+    assert [row["offset"] for row in letters] == bad
+    assert [row["column_name"] for row in letters] == ["name", "at"][: len(places)] * 2
+    assert set(letters[0]) == set(SCHEMA.names)
+    last = pa.ipc.open_stream(letters[len(places) - 1]["row"]).read_all()
+    assert last.column("at").cast(pa.int64()).to_pylist() == [at or 0]
+    assert last.column("name").cast(pa.binary()).to_pylist() == [b"a" if at else b"\xff"]
+    lake.close()
