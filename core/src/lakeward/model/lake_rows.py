@@ -56,18 +56,24 @@ class RowConverter:
     def misfits(self, batch: pa.RecordBatch) -> dict[int, RowError]:
         """Return the rows that `convert` refuses or whose values are invalid: by number, in order, an error for each.
 
+        All are of one bucket.
         Empty, after little more than a look, where all fit.
         """
         found: dict[int, RowError] = {}
+        bucket = str(self._bucket)
         for field in self.schema:
             position = batch.schema.get_field_index(field.name)
             if position < 0 or field.name in self._constants:
                 continue
             array = batch.column(position)
-            for row, expected in self._unfit(array, field):
-                if row not in found:
-                    value = None if expected == _NO_NULL else self._shown(array.slice(row, 1))
-                    found[row] = self._refusal(batch, field, row, value, expected)
+            unfit = {row: expected for row, expected in self._unfit(array, field) if row not in found}
+            if unfit:
+                rows = pa.array(unfit)
+                offsets = batch.column(OFFSET_COLUMN).take(rows).to_pylist()
+                values = self._shown(array.take(rows))
+                for row, offset, value in zip(unfit, offsets, values, strict=True):
+                    where = self._table.path, bucket, offset, field.name
+                    found[row] = RowError.at(*where, expected=unfit[row], found=value)
         return dict(sorted(found.items()))
 
     def _unfit(self, array: pa.Array, field: pa.Field) -> Iterator[tuple[int, str]]:
@@ -129,10 +135,12 @@ class RowConverter:
             return True
         return False
 
-    def _shown(self, array: pa.Array) -> object:
-        """Return the only value of an array, text that is no UTF-8 as its bytes."""
-        broken = pa.types.is_string(array.type) and not is_whole(array)
-        return self._plain(array.view(pa.binary()) if broken else array)
+    def _shown(self, array: pa.Array) -> list[object]:
+        """Return the values of an array, text that is no UTF-8 as its bytes."""
+        if pa.types.is_string(array.type) and not is_whole(array):
+            values: list[object] = array.view(pa.binary()).to_pylist()
+            return values
+        return [self._plain(array.slice(row, 1)) for row in range(len(array))]
 
     def _plain(self, array: pa.Array) -> object:
         """Return the only value of an array; Python's times have no nanoseconds, and need a database of time zones."""
