@@ -7,11 +7,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from lakeward.coordinator.rounds.mirroring import as_configured
 from lakeward.model.dead_letters import SCHEMA, path_of
 from lakeward.model.settings import TableSettings
 from lakeward.model.tables import TablePath
 from lakeward_e2e.lakes import IcebergTables, PaimonTables
+from lakeward_ops.verify.comparison import KINDS
+from lakeward_ops.verify.verification import Sides, Verification, VerifyOptions, verify_table
 from lakeward_service_kit.service_world import World
+from lakeward_source_embedded.reader import EmbeddedReader
+from lakeward_source_embedded.source import EmbeddedSource
+from lakeward_source_embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,4 +69,21 @@ def test_rows_that_a_lake_cannot_hold_are_in_the_table_of_its_dead_letters(
     last = pa.ipc.open_stream(letters[len(places) - 1]["row"]).read_all()
     assert last.column("at").cast(pa.int64()).to_pylist() == [at or 0]
     assert last.column("name").cast(pa.binary()).to_pylist() == [b"a" if at else b"\xff"]
+    found = verified(world, lake, path)
+    assert (found.comparison.counts, found.dead_letters) == (dict.fromkeys(KINDS, 0), len(bad))
+    assert found.comparison.lake_rows == 2 * ROWS - len(bad)
     lake.close()
+
+
+def verified(world: World, lake: Any, path: TablePath) -> Verification:  # noqa: ANN401 - a lake that can be read
+    source = EmbeddedSource(EmbeddedStore.open(world.store.root))
+    table, head, letters = (
+        as_configured(source.table(path), world.rules(path)),
+        lake.head(path),
+        lake.head(path_of(path)),
+    )
+    reader = EmbeddedReader(world.store.root, table)
+    sides = Sides(source, reader, lake, table, head, head.commit.offsets, letters.snapshot_id)
+    folder = world.directory / "verify"
+    folder.mkdir()
+    return verify_table(sides, VerifyOptions(folder, available=False, most=10, memory_bytes=1 << 20))

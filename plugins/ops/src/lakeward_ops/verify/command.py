@@ -22,6 +22,7 @@ from lakeward.errors import LakeError, LakeTableGoneError, LakewardError, Offset
 from lakeward.hooks.discovery import load
 from lakeward.hooks.plugins import SOURCE_GROUP
 from lakeward.local_files import is_local
+from lakeward.model.dead_letters import path_of
 from lakeward.model.patterns import has_wildcards
 from lakeward.model.sizes import AS_TEXT, EXPECTED, parse_size
 from lakeward.observe.files import service_folder
@@ -156,7 +157,11 @@ def _sides(loaded: Loaded, source: Source, lake: Lake, spec: TableSpec) -> Sides
     if wrong := went_back(spec.path, record, head, offsets, source.buckets(spec)):
         raise OffsetsWentBackError(wrong)
     plugin: Any = load(SOURCE_GROUP, loaded.settings.source.type)
-    return Sides(source, plugin.reader(source.reader_task(spec), spec), lake, spec, head, offsets)
+    path = path_of(spec.path)
+    letters = lake.head(path)
+    ours = letters is not None and (letters.path, letters.table_id) == (path, spec.table_id)
+    snapshot_id = letters.snapshot_id if letters is not None and ours else None
+    return Sides(source, plugin.reader(source.reader_task(spec), spec), lake, spec, head, offsets, snapshot_id)
 
 
 @contextmanager

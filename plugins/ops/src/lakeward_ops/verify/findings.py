@@ -45,6 +45,7 @@ class VerifyDocument:
     first: tuple[Difference, ...]
     wrong_in_files: int
     file_differences: tuple[FileDifference, ...]
+    dead_letters: int = 0
 
 
 def _nothing(table: str) -> VerifyDocument:
@@ -115,6 +116,7 @@ def _document(table: str, sides: Sides, found: Verification) -> VerifyDocument:
         first=tuple(comparison.first),
         wrong_in_files=found.wrong_in_files,
         file_differences=found.file_differences,
+        dead_letters=found.dead_letters,
     )
 
 
@@ -125,6 +127,8 @@ def _lines(document: VerifyDocument, comparison: Comparison) -> Iterator[str | C
     yield f"{document.table}: {result}: {rows} (snapshot {document.snapshot_id}, offsets {upto:,})"
     if document.left_out:
         yield f"not compared: {count(document.left_out, 'row')} of the lake that the source no longer has"
+    if document.dead_letters:
+        yield f"not compared: {count(document.dead_letters, 'dead letter')}, rows that do not fit the lake table"
     for text in document.gone:
         yield f"the source no longer has {text}"
     if document.not_in_lake:

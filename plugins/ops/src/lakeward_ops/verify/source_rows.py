@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lakeward.model.splits import Split
     from lakeward.model.tables import BucketState, TableBucket, TableSpec
     from lakeward.ports import SourceReader
+    from lakeward_ops.verify.dead_letters import DeadLetters
 
 _NAMED = 3
 """Most buckets in a message."""
@@ -76,8 +77,12 @@ def rows_gone(table: TableSpec, gone: Sequence[str]) -> RowsGoneError:
     return RowsGoneError(message)
 
 
-def source_rows(table: TableSpec, reader: SourceReader, splits: Sequence[Split]) -> Iterator[pa.RecordBatch]:
-    """Yield the records of splits, in their order, with their bucket; before images are left out, deletes are not.
+def source_rows(
+    table: TableSpec, reader: SourceReader, splits: Sequence[Split], letters: DeadLetters
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of splits, in their order, with their bucket.
+
+    Before images and dead letters are left out, deletes are not.
 
     Raises:
         LogTruncatedError, SnapshotGoneError: the source deleted rows meanwhile.
@@ -86,7 +91,7 @@ def source_rows(table: TableSpec, reader: SourceReader, splits: Sequence[Split])
         is_log = isinstance(split, LogSplit)
         batches = reader.read_log(split) if isinstance(split, LogSplit) else reader.read_snapshot(split)
         for batch in batches:
-            records = batch.records
+            records = letters.without(batch.records, split.bucket)
             if is_log and table.has_primary_key:
                 records = records.filter(pc.not_equal(records.column(CHANGE_COLUMN), Change.UPDATE_BEFORE))
             bucket = pa.repeat(pa.scalar(split.bucket.bucket, pa.int32()), len(records))

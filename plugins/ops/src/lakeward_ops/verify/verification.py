@@ -16,6 +16,7 @@ from lakeward.model.tables import BUCKET_COLUMN, OFFSET_COLUMN, TIMESTAMP_COLUMN
 from lakeward.ports import FileCheckedLake
 from lakeward.ports.lake import LOST_COLUMNS
 from lakeward_ops.verify.comparison import Comparison, Rows, compare_spills
+from lakeward_ops.verify.dead_letters import DeadLetters
 from lakeward_ops.verify.lake_rows import AllRows, ComparableRows
 from lakeward_ops.verify.row_keys import COUNT, counted, last_of_each
 from lakeward_ops.verify.row_spill import RowSpill
@@ -37,7 +38,10 @@ types = pa.types
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """What is compared: a table of the source, opened for reading, and one snapshot of the lake with its offsets."""
+    """What is compared: a table of the source, opened for reading, and one snapshot of the lake with its offsets.
+
+    `letters` is the snapshot of the table of its dead letters, None where there is none.
+    """
 
     source: Source
     reader: SourceReader
@@ -45,6 +49,7 @@ class Sides:
     table: TableSpec
     head: LakeHead
     tiered: Mapping[TableBucket, int]
+    letters: int | None = None
 
 
 class TimeIsUpError(Exception):
@@ -90,6 +95,8 @@ class Verification:
     lost: Mapping[str, str]
     wrong_in_files: int
     file_differences: tuple[FileDifference, ...]
+    dead_letters: int = 0
+    """Records that do not fit the lake table: they were not compared, nor were other versions of their keys."""
 
     @property
     def equal(self) -> bool:
@@ -128,14 +135,15 @@ def verify_table(sides: Sides, options: VerifyOptions) -> Verification:
     # Where it is counted how often a row is there, the same row takes its place once.
     schema, fold = (common.schema.append(COUNT), counted) if rows.counted else (common.schema, None)
     lake = RowSpill(options.folder / "lake", schema, rows.key, memory_bytes=options.memory_bytes, fold=fold)
+    letters = DeadLetters.read(sides.lake, table, sides.letters, common.schema)
     known = ComparableRows(table.partition_keys, readable.first, readable.dropped) if common.system else AllRows()
     for batch in chain([first], batches):
         options.check()
-        lake.add(known.of(_plain(table, batch, schema)))
+        lake.add(known.of(letters.other_keys(_plain(table, batch, schema))))
         if known.left_out and not options.available:
             raise rows_gone(table, readable.gone or ("all offsets of a bucket",))
     lake.finish()
-    source = _spill_source(sides, readable, schema, rows, options)
+    source = _spill_source(sides, readable, schema, rows, options, letters)
     comparison = Comparison(options.most)
     compare_spills(source, lake, rows, comparison)
     wrong, differences = _compare_files(sides, options)
@@ -148,6 +156,7 @@ def verify_table(sides: Sides, options: VerifyOptions) -> Verification:
         common.lost,
         wrong_in_files=wrong,
         file_differences=differences,
+        dead_letters=letters.count,
     )
 
 
@@ -172,13 +181,15 @@ def _compare_files(sides: Sides, options: VerifyOptions) -> tuple[int, tuple[Fil
     return count, tuple(first)
 
 
-def _spill_source(sides: Sides, readable: Readable, schema: pa.Schema, rows: Rows, options: VerifyOptions) -> RowSpill:
+def _spill_source(  # noqa: PLR0917 - what is read, and how
+    sides: Sides, readable: Readable, schema: pa.Schema, rows: Rows, options: VerifyOptions, letters: DeadLetters
+) -> RowSpill:
     fold = counted if rows.counted else None
     if rows.keyed:
         schema, fold = schema.append(SYSTEM_FIELDS[0]), last_of_each
     folder = options.folder / "source"
     spill = RowSpill(folder, schema, rows.key, memory_bytes=options.memory_bytes, fold=fold)
-    for records in source_rows(sides.table, sides.reader, readable.splits):
+    for records in source_rows(sides.table, sides.reader, readable.splits, letters):
         options.check()
         spill.add(_plain(sides.table, records, schema))
     spill.finish()
