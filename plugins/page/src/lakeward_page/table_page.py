@@ -14,7 +14,7 @@ from lakeward_page.tables_view import RunningRound, TableRow, running_rounds, ta
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lakeward.model.status import RoundReport, ServiceReport
+    from lakeward.model.status import RoundReport, ServiceReport, TableReport
     from lakeward.observe.extend import LiveStatus
 
 DAY_MS = 86_400_000
@@ -92,16 +92,19 @@ def _facts(row: TableRow, report: ServiceReport, now_ms: int) -> Iterator[tuple[
     ended = ", ".join(f"{number:,} {outcome}" for outcome, number in sorted(table.ended.items()))
     yield "Rounds since the start", ended or count(table.rounds)
     yield "Rows tiered since the start", count(table.rows)
-    if table.dead_letters:
-        yield "Dead letters since the start", f"{count(table.dead_letters)}: rows that do not fit the lake table"
-    if table.dropped:
-        yield "Rows dropped since the start", f"{count(table.dropped)}: they do not fit the lake table"
+    yield from _bad_rows(table)
     if table.failing_since_ms is not None:
         yield "Fails since", f"{date_time(table.failing_since_ms)}: {table.failure}"
     if table.leased:
         until = report.lease_expires_ms
         yield "Snapshots leased", count(table.leased) + ("" if until is None else f", until {date_time(until)}")
     yield "Table id", str(table.table_id)
+
+
+def _bad_rows(table: TableReport) -> Iterator[tuple[str, str]]:
+    for what, rows in (("Dead letters", table.dead_letters), ("Rows dropped", table.dropped)):
+        if rows:
+            yield f"{what} since the start", f"{count(rows)}: they do not fit the lake table"
 
 
 def _lag(row: TableRow) -> str:

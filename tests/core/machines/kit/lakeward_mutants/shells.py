@@ -38,7 +38,7 @@ def drops_the_fence_check_of_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def writes_no_journal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody knows what a start that died left."""
-    monkeypatch.setattr(RoundCommitter, "write_journal", lambda *_: None)
+    monkeypatch.setattr(RoundCommitter, "write_journal", lambda *_, **_how: None)
 
 
 def drops_withheld_finishes_at_a_restore(monkeypatch: pytest.MonkeyPatch) -> None:
