@@ -106,8 +106,8 @@ def _is_one_text(places: np.ndarray, used: np.ndarray) -> bool:
     """Return whether bytes are UTF-8 as a whole, and none of the texts that begin at these places within a letter."""
     firsts = used[places[:-1][places[:-1] < len(used)]]
     ends = pa.py_buffer(np.array([0, len(used)], dtype=np.int32))
-    whole = pa.Array.from_buffers(pa.string(), 1, [None, ends, pa.py_buffer(used)])
-    return not ((firsts & _MARK) == _WITHIN).any() and _passes(lambda text: text.validate(full=True), whole)
+    together = pa.Array.from_buffers(pa.string(), 1, [None, ends, pa.py_buffer(used)])
+    return not ((firsts & _MARK) == _WITHIN).any() and _passes(lambda text: text.validate(full=True), together)
 
 
 def _is_text(value: bytes | None) -> bool:
