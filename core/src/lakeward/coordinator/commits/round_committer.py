@@ -122,6 +122,8 @@ class RoundCommitter:
 
         files, letters = split_files(commit.files)
         journal = structs.replace(journal, letters=pending(commit.step, commit.offsets, letters))
+        if letters:
+            self.letters.expect(table.path)
 
         def add_ids(ids: CommitIds) -> None:
             nonlocal journal
