@@ -59,6 +59,8 @@ def table_of(table: TableSpec) -> TableSpec:
         bucket_key=(),
         properties={},
         lake_partition=(),
+        lake_properties={},
+        left_out=(),
         system_columns=False,
         lake_format="",
         union_read=False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lakeward.cli.extend import Lazy
 
+deadletters = Lazy("lakeward_ops.deadletters", "deadletters", "Look at rows that did not fit a lake table.")
 doctor = Lazy("lakeward_ops.doctor.command", "doctor", "Check what a service needs in order to run.")
 new = Lazy("lakeward_ops.new_plugin.command", "new", "Write a plugin to start from: lease, wrapper, lake or source.")
 plan = Lazy("lakeward_ops.plan.command", "plan", "Show what the next rounds would do, and change nothing.")
