@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from lakeward.errors import FencedError, LakeError, RolledBackError, RowError, SchemaMismatchError, StorageError
 from lakeward.model.identity import Incarnation
+from lakeward.model.lake_rows import RowConverter
 from lakeward.model.results import CommitIds, CommitOutcome, LakeFile, LakeHead, OffsetCommit
 from lakeward.model.tables import BUCKET_COLUMN, OFFSET_COLUMN, TableBucket
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from lakeward.model.results import CommitRequest
     from lakeward.model.splits import Split
     from lakeward.model.tables import TablePath, TableSpec
-    from lakeward.ports import Clock
+    from lakeward.ports import Clock, RowCheck
 
 State = dict[str, Any]
 """A table: `table_id`, `opened_by`, `columns` (name to type), `newest_commit`, and `snapshots`, the oldest first."""
@@ -344,6 +345,11 @@ class FileWriter(ABC):
         self._closed.append(LakeFile(str(file), "data", len(records), size))
         self._open.clear()
         self._seconds += time.perf_counter() - started
+
+
+def row_check(table: TableSpec, split: Split) -> RowCheck:
+    """Return what says which rows of a split fit a table whose files have the source's own types."""
+    return RowConverter(table, table.schema, split.bucket).misfits
 
 
 def _stamp(state: State) -> Incarnation | None:
