@@ -64,7 +64,7 @@ def test_alerts_and_dashboard_ask_for_statuses_that_a_table_can_have() -> None:
 def test_each_alert_says_what_happened_and_what_to_do() -> None:
     text = ALERTS.read_text(encoding="utf-8")
     alerts = text.split("- alert: ")[1:]
-    assert len(alerts) == 7
+    assert len(alerts) == 9
     assert [one.splitlines()[0] for one in alerts if "summary:" not in one or "description:" not in one] == []
 
 

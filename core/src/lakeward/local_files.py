@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shutil
 import stat
 import time
 from contextlib import contextmanager
@@ -194,3 +195,13 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def free_bytes(root: str) -> int | None:
+    """Return the free bytes of the disk that a folder is on; None where it is a store, or the disk does not say."""
+    if not is_local(root):
+        return None
+    try:
+        return shutil.disk_usage(root).free
+    except OSError:
+        return None

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
+from msgspec import structs
 from rich.console import Console
 
 from lakeward.config.tables import modes_of, table_rules
@@ -18,7 +19,7 @@ from lakeward.coordinator.service.service import Service, ServiceEnd
 from lakeward.coordinator.service.stop_signals import StopSignals, unless_stopped
 from lakeward.coordinator.workers.calls import call
 from lakeward.errors import EXIT_FAILED, LakewardError, StorageError
-from lakeward.local_files import is_local
+from lakeward.local_files import free_bytes, is_local
 from lakeward.model.secrets import SecretTexts
 from lakeward.observe import status_file
 from lakeward.observe.condition import ConditionTracker
@@ -233,6 +234,7 @@ def _options(
     hide = container.secrets().hide
 
     def on_report(report: ServiceReport) -> None:
+        report = structs.replace(report, state_free_bytes=free_bytes(settings.checkpoint.address))
         report = masked_report(conditions.describe(report, exchange.control().paused), hide)
         events.update(report)
         on_status(report)

@@ -160,6 +160,7 @@ def test_the_file_names_each_metric_with_the_type_that_is_documented(tmp_path: P
         "lakeward_service_state": "gauge",
         "lakeward_snapshots_gone_total": "counter",
         "lakeward_table_complete_timestamp_seconds": "gauge",
+        "lakeward_table_dead_letters_total": "counter",
         "lakeward_table_delete_files": "gauge",
         "lakeward_table_lag_rows": "gauge",
         "lakeward_table_lag_seconds": "gauge",
@@ -167,6 +168,7 @@ def test_the_file_names_each_metric_with_the_type_that_is_documented(tmp_path: P
         "lakeward_table_promised_freshness_seconds": "gauge",
         "lakeward_table_queue_position": "gauge",
         "lakeward_table_rounds_total": "counter",
+        "lakeward_table_rows_dropped_total": "counter",
         "lakeward_table_rows_total": "counter",
         "lakeward_table_small_files": "gauge",
         "lakeward_table_status": "gauge",
@@ -189,7 +191,7 @@ def test_a_table_exports_status_lag_queue_and_files_and_nothing_that_is_not_know
         counts=FileCounts(8, 4096, 7, 1, 30),
         ended={"committed": 4, "stopped": 1},
     )
-    metrics.update(replace(known, tables=(told,), leased=1, lease_expires_ms=7_500))
+    metrics.update(replace(known, tables=(told,), leased=1, lease_expires_ms=7_500, state_free_bytes=10))
     names = (
         *("lag_rows", "complete_timestamp_seconds", "promised_freshness_seconds", "queue_position", "lake_files"),
         *("small_files", "delete_files"),
@@ -202,6 +204,7 @@ def test_a_table_exports_status_lag_queue_and_files_and_nothing_that_is_not_know
     status = {name: value("lakeward_table_status", {"table": "shop.orders", "status": name}) for name in STATUSES}
     assert {name: one for name, one in status.items() if one is not None} == {"late": 1}
     assert value("lakeward_lease_expiry_timestamp_seconds") == 7.5
+    assert value("lakeward_state_disk_free_bytes") == 10
     assert value("lakeward_service_state", {"state": "serving"}) == 1
     metrics.update(known)
     assert [of_orders(metrics, f"table_{name}") for name in names] == [5, None, None, 0, None, None, None]

@@ -111,7 +111,7 @@ def old_report() -> ServiceReport:
     )
     unknown = {"upkeep": None, "counts": None, "layout": "", "unread_kept_s": None, "leased": 0}
     table = structs.replace(table, round=running, code="", ended={}, **unknown)
-    return structs.replace(REPORT, tables=(table,), lake_away=None)
+    return structs.replace(REPORT, tables=(table,), lake_away=None, state_free_bytes=None)
 
 
 def old_rounds() -> list[RoundReport]:

@@ -279,6 +279,8 @@ class ServiceReport(msgspec.Struct, frozen=True):
     """None while the catalog answers."""
     lease_expires_ms: int | None = None
     """When the lease ends unless it is renewed, None where that is unknown or never."""
+    state_free_bytes: int | None = None
+    """Free bytes of the disk that `checkpoint.root` is on; None where it is a store, or nobody can tell."""
 
     @property
     def running(self) -> tuple[tuple[TableReport, RoundReport], ...]:

@@ -94,7 +94,9 @@ _SLOTS = {
 
 def _exchanges(report: ServiceReport) -> Iterable[Metric]:
     running = _rounds(report)
-    seen = {path: _exchanged(one.exchange) for path, one in running.items() if one.exchange is not None}
+    seen = {
+        path: _exchanged(one.exchange, one.slots_asked) for path, one in running.items() if one.exchange is not None
+    }
     return _families(_EXCHANGED, seen)
 
 
@@ -108,13 +110,14 @@ _EXCHANGED = {
     "exchange_recovery_bytes": "Rows of the restored checkpoint that are to be written, as they are spilled.",
     "exchange_recovered_bytes": "Of those, what is written.",
     "exchange_spill_bytes": "Spilled rows on the disks of the executors now.",
+    "exchange_spill_quota_bytes": "What the round's subtasks may spill, all together.",
     "exchange_kept_spill_bytes": "Spilled rows that checkpoints since the newest launch hold by reference.",
     "exchange_first_checkpoint_seconds": "How long the newest launch took to its first completed checkpoint; -1: none.",
     "exchange_markers_missing": "Checkpoints that failed because a recovery had no border for them: a bug, always 0.",
 }
 
 
-def _exchanged(exchange: ExchangeReport) -> dict[str, float]:
+def _exchanged(exchange: ExchangeReport, subtasks: int) -> dict[str, float]:
     first = exchange.first_checkpoint_s
     return {
         "exchange_sent_bytes": exchange.sent_bytes,
@@ -126,6 +129,7 @@ def _exchanged(exchange: ExchangeReport) -> dict[str, float]:
         "exchange_recovery_bytes": exchange.recovery_bytes,
         "exchange_recovered_bytes": exchange.recovered_bytes,
         "exchange_spill_bytes": exchange.spill_bytes,
+        "exchange_spill_quota_bytes": exchange.spill_quota_bytes * subtasks,
         "exchange_kept_spill_bytes": exchange.kept_spill_bytes,
         "exchange_first_checkpoint_seconds": -1.0 if first is None else first,
         "exchange_markers_missing": exchange.markers_missing,

@@ -65,7 +65,9 @@ _TABLE = TableReport(
     lake_files=0,
     counts=FileCounts(0, 0, 0, 0, 0),
 )
-_REPORT = ServiceReport("s", "s-1-0000000000000000", 1, "serving", 0, None, (_TABLE,), "l", 1, 0, lease_expires_ms=0)
+_REPORT = ServiceReport(
+    "s", "s-1-0000000000000000", 1, "serving", 0, None, (_TABLE,), "l", 1, 0, lease_expires_ms=0, state_free_bytes=0
+)
 
 
 def exported() -> list[Metric]:

@@ -38,6 +38,12 @@ def service_metrics(report: ServiceReport) -> Iterable[Metric]:
     yield GaugeMetricFamily(
         "lakeward_lake_away_seconds", "For how long the lake's catalog has not answered; 0 while it does.", value=away_s
     )
+    if report.state_free_bytes is not None:
+        yield GaugeMetricFamily(
+            "lakeward_state_disk_free_bytes",
+            "Free bytes of the disk with the state, journals and checkpoints; without a series where that is a store.",
+            value=report.state_free_bytes,
+        )
     if report.leased and report.lease_expires_ms is not None:
         yield GaugeMetricFamily(
             "lakeward_lease_expiry_timestamp_seconds",

@@ -256,6 +256,7 @@ REPORT = ServiceReport(
     started_ms=MS - 5000,
     lake_away=LakeAway(MS, 1, "no answer"),
     lease_expires_ms=MS + 6,
+    state_free_bytes=10 << 30,
 )
 
 
