@@ -115,6 +115,21 @@ def test_a_catalog_that_asks_for_more_time_than_there_is_is_not_asked_again_at_o
     assert len(asked.at) == 1
 
 
+def test_a_call_after_one_that_ran_out_of_time_leaves_the_catalog_alone_first(
+    plugin: IcebergLakePlugin, opened: Callable[..., IcebergLake], gateway: Gateway
+) -> None:
+    """Each call waits for half a second at most, and the catalog wants a whole one."""
+    lake = opened(2.0)
+    tiering = written(plugin, lake)
+    gateway.fate, gateway.retry_after = (asked := Throttling(1)), "1"
+    with pytest.raises(OutcomeUnknownError, match="429"):
+        lake.commit(tiering.request())
+    assert lake.find(PATH, tiering.round_id, 0) is None
+    assert lake.commit(tiering.request()) is CommitOutcome.LANDED
+    first, second = asked.at
+    assert second - first >= 1.0
+
+
 def test_a_commit_whose_first_copy_landed_although_the_catalog_said_that_it_throttles_counts_once(
     plugin: IcebergLakePlugin, opened: Callable[..., IcebergLake], gateway: Gateway
 ) -> None:

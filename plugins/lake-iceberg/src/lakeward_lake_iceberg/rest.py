@@ -33,20 +33,25 @@ class TimedRestCatalog(RestCatalog):
         session = super()._create_session()
         timeout_s = float(self.properties[TIMEOUT])
         send = session.send
+        left_alone: dict[str, float] = {}
+        """Until when the server does not want to be asked for an address, where a call has no time left for that."""
 
         def limited(request: Any, **options: Any) -> Any:  # noqa: ANN401 - the signature of requests
             if options.get("timeout") is None:
                 options["timeout"] = timeout_s
             remaining_s = timeout_s * _PAUSES_SHARE
-            while True:
+            pause_s: float | None = left_alone.pop(request.url, 0.0) - time.monotonic()
+            response = None
+            while pause_s is not None:
+                waited_s = max(0.0, min(pause_s, remaining_s))
+                time.sleep(waited_s)
+                remaining_s -= waited_s
+                if response is not None and remaining_s <= 0:
+                    left_alone[request.url] = time.monotonic() + pause_s - waited_s
+                    return response
                 response = send(request, **options)
                 pause_s = _pause_s(response)
-                if pause_s is None:
-                    return response
-                time.sleep(min(pause_s, remaining_s))
-                remaining_s -= pause_s
-                if remaining_s < 0:
-                    return response
+            return response
 
         session.send = limited  # type: ignore[method-assign]  # the one place that every call passes
         return session

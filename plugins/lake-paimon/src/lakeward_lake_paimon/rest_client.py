@@ -106,6 +106,8 @@ class RestClient:
         self.uri = uri.rstrip("/")
         self._host, self._path, self._secure = place.netloc, place.path.rstrip("/"), place.scheme == "https"
         self._timeout_s = timeout_s
+        self._left_alone: dict[str, float] = {}
+        """Until when the catalog does not want to be asked for a path, where a call has no time left for that."""
         self._headers = _headers(properties)
         self._prefix = ""
         said = self.get("config", {"warehouse": warehouse} if warehouse else {})
@@ -156,15 +158,18 @@ class RestClient:
 
     def _send(self, method: str, path: str, data: bytes | None) -> Answer:
         remaining_s = self._timeout_s * _PAUSES_SHARE
-        while True:
+        pause_s: float | None = self._left_alone.pop(path, 0.0) - time.monotonic()
+        answer = None
+        while answer is None or pause_s is not None:
+            waited_s = max(0.0, min(pause_s or 0.0, remaining_s))
+            time.sleep(waited_s)
+            remaining_s -= waited_s
+            if answer is not None and remaining_s <= 0:
+                self._left_alone[path] = time.monotonic() + (pause_s or 0.0) - waited_s
+                return answer
             answer = self._send_once(method, path, data)
             pause_s = answer.pause_s
-            if pause_s is None:
-                return answer
-            time.sleep(min(pause_s, remaining_s))
-            remaining_s -= pause_s
-            if remaining_s < 0:
-                return answer
+        return answer
 
     def _send_once(self, method: str, path: str, data: bytes | None) -> Answer:
         make = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
