@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lakeward_e2e.tables import AnyTable, Row
 
 _OFFSETS_FILE = "lakeward.offsets-file"
+_MOVES_FILE = "lakeward.moves-file"
 
 
 def files_below(folder: Path) -> Iterator[Path]:
@@ -134,7 +135,8 @@ def _named(table: Table | None) -> set[str]:
     named = {table.metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)}
     named |= {text for key, text in metadata.properties.items() if key == _OFFSETS_FILE}
     for snapshot in metadata.snapshots:
-        named |= {snapshot.manifest_list, _summary(snapshot).get(_OFFSETS_FILE, "")}
+        said = _summary(snapshot)
+        named |= {snapshot.manifest_list, said.get(_OFFSETS_FILE, ""), said.get(_MOVES_FILE, "")}
         for manifest in snapshot.manifests(table.io):
             named.add(manifest.manifest_path)
             named |= {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io)}

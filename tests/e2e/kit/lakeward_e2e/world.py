@@ -18,6 +18,7 @@ from lakeward_testing.waiting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lakeward.model.tables import TablePath
     from lakeward_e2e.tables import AnyTable
 
 _LOOK_S = 0.3
@@ -223,7 +224,7 @@ class World:
     def until_clean(self, *tables: AnyTable) -> None:
         """Wait until no file is without an owner, no lease held and no journal left."""
         for table in tables:
-            self._until_none(partial(self.warehouse.orphans, table.path), f"orphans of {table.path}")
+            self._until_none(partial(self._orphans, table.path), f"orphans of {table.path}")
         self._until_none(self.leases_held, "leases held")
         self._until_none(self.journals, "journals")
 
@@ -232,8 +233,16 @@ class World:
         return [lease for lease in self.store.leases() if lease.held]
 
     def journals(self) -> list[str]:
-        """Return all round journals on disk."""
-        return self._state_files("journal")
+        """Return all journals of rounds on disk.
+
+        Those of jobs of upkeep that were ended early stay until no task of theirs can write, for a later start.
+        """
+        return self._state_files("*-[0-9]*-*/journal")
+
+    def _orphans(self, path: TablePath) -> set[str]:
+        """Return the files of a table that nobody needs, but for those of jobs of upkeep that have a journal."""
+        kept = {Path(one).parent.name for one in self._state_files("*-upkeep-*/journal")}
+        return {file for file in self.warehouse.orphans(path) if not any(name in file for name in kept)}
 
     def checkpoints(self) -> list[str]:
         """Return all files of checkpoints on disk."""
@@ -261,7 +270,7 @@ class World:
     def assert_clean(self, *tables: AnyTable) -> None:
         """As `until_clean`, now: the service has ended."""
         for table in tables:
-            assert self.warehouse.orphans(table.path) == set()
+            assert self._orphans(table.path) == set()
         assert self.leases_held() == []
         assert self.journals() == []
 
