@@ -225,8 +225,12 @@ def test_small_files_and_deletes_are_shown(flights: Lakeward, tmp_path: Any) -> 
     table = TableReport("nyc.flights", 1, "idle", "", 10, None, 0, 0, None, counts=counts)
     report = ServiceReport("nyc", "nyc-1-0123456789abcdef", 1, "serving", 0, None, (table,), None, 0, 0)
     status_file.write(str(tmp_path / "lakeward-state"), "nyc", report)
-    assert "  lake files: 12 files of 3.0 MiB, 9 small" in flights("tables").out.splitlines()
+    assert "12 files of 3.0 MiB, 9 small" in flights("tables", "--wide").out
+    assert "lake files" not in flights("tables").out
     assert flights("tables", "-o", "json").document["tables"][0]["counts"] == to_builtins(counts)
+    upkeep = UpkeepReport("compaction", "running", 1, 9, 1 << 20, 0)
+    status_file.write(str(tmp_path / "lakeward-state"), "nyc", replace(report, tables=(replace(table, upkeep=upkeep),)))
+    assert "  lake files: 12 files of 3.0 MiB, 9 small" in flights("tables").out.splitlines()
 
 
 def test_list_is_the_default_command(flights: Lakeward) -> None:

@@ -243,7 +243,8 @@ def _row(line: TableLine, now_ms: int, *, services: bool, wide: bool) -> tuple[s
         "never" if report.committed_ms is None else date_time(report.committed_ms),
         _round(report.round),
         _checkpoint(report.round),
-        "" if report.counts is None else format_counts(report.counts),
+        # Nobody has to know of files as long as no upkeep had anything to do with them.
+        "" if report.counts is None or (report.upkeep is None and not wide) else format_counts(report.counts),
         "" if report.upkeep is None else format_upkeep(report.upkeep),
         *_layout(line),
         # Of a table that is well there is nothing to explain.
