@@ -10,25 +10,32 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
+from lakeward.coordinator.commits.committer import Committer
+from lakeward.coordinator.commits.letter_committer import LetterCommitter, pending
 from lakeward.errors import LakeError, RowError
-from lakeward.model.dead_letters import path_of
+from lakeward.model.dead_letters import KIND, path_of
+from lakeward.model.identity import RoundId
+from lakeward.model.results import CommitRequest, LakeFile
 from lakeward.model.settings import TableSettings
+from lakeward.model.tables import TableBucket, TablePath
 from lakeward.observe.condition import ConditionTracker
-from lakeward.storage.round_journal import JournalStore
+from lakeward.storage.round_journal import JournalStore, RoundJournal
 from lakeward.storage.small_files import SmallFiles
+from lakeward_service_kit.checkpoint_values import FIRST, SECOND
 from lakeward_service_kit.held_source import HeldSource
 from lakeward_service_kit.service_world import SCHEMA, let_writes_end
+from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.lake_tables import log_table
 from lakeward_testing.waiting import LIMIT_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-    from lakeward.model.results import CommitRequest
-    from lakeward.model.tables import TablePath
-    from lakeward.storage.round_journal import RoundJournal
     from lakeward_service_kit.service_world import World
 
 ROWS = 40
@@ -282,3 +289,43 @@ def test_dead_letters_are_refused_where_the_source_has_a_table_of_their_name(wor
     once(world)
     assert "t.bad__dead_letters, and the source has a table of that name" in status(world, path)[1]
     assert ids(world, other) == list(range(5))
+
+
+def test_letters_of_an_overtaken_start_that_came_after_a_look_at_another_table_are_found(world: World) -> None:
+    """Until a table has this start's stamp, an earlier one may commit to it, and write its journal."""
+    store, lake = JournalStore(SmallFiles(str(world.directory / "state")), "svc"), world.lake
+    source, clock = EmbeddedSource(world.store), FakeClock()
+    ours = LetterCommitter(SECOND, source, lake, store, Committer(source, lake, clock))
+    ours.finish(log_table(path=TablePath("t", "other"), table_id=1))
+
+    table, round_id = log_table(path=TablePath("t", "bad"), table_id=7), RoundId(FIRST, 7, 3, 1)
+    lake.open_table(table, FIRST)
+    lake.stamp(table.path, FIRST)
+    of_letters = LakeFile("letters.arrow", KIND, 2, 100)
+    journal = RoundJournal.begun(round_id, table.path, None, None, "prefix")
+    store.write(replace(journal, letters=pending(1, {TableBucket(7, None, 0): 9}, [of_letters])))
+    lake.commit(CommitRequest(table.path, 7, FIRST, round_id, 1, lake.new_ids(table.path), None, (), {}, None))
+    lake.stamp(table.path, SECOND)
+    ours.finish(table)
+    assert lake.find(path_of(table.path), RoundId(SECOND, 7, 3, 1), 0) is not None
+    assert [one.letters for one in store.list()] == [None]
+
+
+def test_the_journals_are_read_once_for_a_table_of_which_none_names_letters(world: World) -> None:
+    class Counted(JournalStore):
+        looks = 0
+
+        def list(self) -> tuple[RoundJournal, ...]:
+            self.looks += 1
+            return super().list()
+
+    store = Counted(SmallFiles(str(world.directory / "state")), "svc")
+    source = EmbeddedSource(world.store)
+    ours = LetterCommitter(SECOND, source, world.lake, store, Committer(source, world.lake, FakeClock()))
+    table = log_table(path=TablePath("t", "bad"), table_id=7)
+    for _ in range(3):
+        ours.finish(table)
+    assert store.looks == 1
+    ours.expect(table.path)
+    ours.finish(table)
+    assert store.looks == 2

@@ -6,7 +6,6 @@ the round's journal names them. So a start that finds such a journal makes the c
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 import structlog
@@ -52,14 +51,12 @@ class LetterCommitter:
         self._lake = lake
         self._journals = journals
         self._committer = committer
-        self._waiting: set[TablePath] | None = None
-        """Tables of which a journal may name letters; None before the journals of earlier starts were read."""
-        self._lock = threading.Lock()
-        """Held while they are read: no other table's round may begin to expect letters meanwhile."""
+        self._none_wait: set[TablePath] = set()
+        """Tables of which no journal names letters: looked up after this start's stamp, so no earlier one adds any."""
 
     def expect(self, path: TablePath) -> None:
         """Note that a commit of a table is about to be sent whose journal names letters."""
-        self._expecting().add(path)
+        self._none_wait.discard(path)
 
     def open(self, table: TableSpec) -> LakeHead:
         """Create the table of a table's dead letters if there is none, and stamp it.
@@ -111,21 +108,16 @@ class LetterCommitter:
         A commit that has not landed may still do so, until a later one has: its letters stay in the journal until then,
         and go with the round's other files. Raises as `commit`.
         """
-        if table.path not in self._expecting():
+        if table.path in self._none_wait:
             return
-        for journal in self._journals.list():
-            letters, round_id = journal.letters, journal.round_id
-            if letters is None or journal.path != table.path or round_id.table_id != table.table_id:
-                continue
-            if self._lake.find(table.path, round_id, letters.step) is not None:
-                _log.info("commits the dead letters of an earlier round", round=str(round_id))
+        of_table = [one for one in self._journals.list() if (one.path, one.table_id) == (table.path, table.table_id)]
+        waiting = [(one, one.letters) for one in of_table if one.letters is not None]
+        if not waiting:
+            self._none_wait.add(table.path)
+        for journal, letters in waiting:
+            if self._lake.find(table.path, journal.round_id, letters.step) is not None:
+                _log.info("commits the dead letters of an earlier round", round=str(journal.round_id))
                 self._journals.write(self.commit(table, journal, lambda: None))
-
-    def _expecting(self) -> set[TablePath]:
-        with self._lock:
-            if self._waiting is None:
-                self._waiting = {journal.path for journal in self._journals.list() if journal.letters is not None}
-            return self._waiting
 
     def _found(self, journal: RoundJournal, letters: PendingLetters, head: LakeHead) -> bool:
         """Return whether they have landed. The stamp is this start's, so that no earlier try of another one can."""
