@@ -16,8 +16,6 @@ from lakeward.cli.chosen_tables import chosen_tables
 from lakeward.cli.invocation import Invocation, pass_invocation, take_duration, with_common_options
 from lakeward.cli.open_plugins import configured_table, open_records, opened_lake, opened_source
 from lakeward.clock import SystemClock
-from lakeward.config.tables import table_rules
-from lakeward.coordinator.rounds.contract import under_contract
 from lakeward.errors import LakeError, LakeTableGoneError, LakewardError, OffsetsWentBackError, UsageError
 from lakeward.hooks.discovery import load
 from lakeward.hooks.plugins import SOURCE_GROUP
@@ -150,7 +148,6 @@ def _sides(loaded: Loaded, source: Source, lake: Lake, spec: TableSpec) -> Sides
     head = lake.head(spec.path)
     if lost := lost_commits(source, spec, record, head):
         raise LakeTableGoneError(lost)
-    spec = under_contract(spec, table_rules(loaded, spec.path).settings, head)
     offsets = tiered_now(source, spec, head, record)
     if head is None or offsets is None:
         return None
