@@ -55,3 +55,20 @@ def test_what_no_person_sets_is_refused_and_nothing_is_made(lake: Lake, key: str
     with pytest.raises(ConfigError, match=f"expected properties of Iceberg that a person sets, found '{key}'"):
         lake.open_table(log_table(lake_properties={key: "3"}), incarnation())
     assert lake.head(PATH) is None
+
+
+def test_a_commit_says_up_to_when_the_table_is_complete_in_its_summary_and_in_the_tables_properties(
+    plugin: IcebergLakePlugin, lake: Lake, catalog: SqlCatalog
+) -> None:
+    """One that says nothing leaves no word of the one before among the properties."""
+    found = []
+    for number, complete_ms in enumerate((1_795_887_000_123, None), 1):
+        tiering = TieringRound(plugin, lake, log_table(), incarnation(), number)
+        assert lake.commit(tiering.request(complete_ms=complete_ms)) is CommitOutcome.LANDED
+        table = catalog.load_table(str(PATH))
+        snapshot = table.current_snapshot()
+        assert snapshot is not None
+        assert snapshot.summary is not None
+        said = snapshot.summary.additional_properties
+        found.append((said.get("lakeward.complete-ms"), table.properties.get("lakeward.complete-ms")))
+    assert found == [("1795887000123", "1795887000123"), (None, None)]

@@ -64,3 +64,12 @@ def test_an_option_with_which_the_table_could_not_be_written_is_refused_and_the_
     with pytest.raises(SchemaMismatchError, match=r"deletion-vectors\.enabled"):
         lake.open_table(log_table(lake_properties={"deletion-vectors.enabled": "true"}), incarnation())
     assert len(schemas(options)) == 1
+
+
+def test_a_commit_says_up_to_when_the_table_is_complete_in_its_snapshots_properties(
+    plugin: PaimonLakePlugin, lake: Lake, options: PaimonOptions
+) -> None:
+    request = TieringRound(plugin, lake, log_table(), incarnation()).request(complete_ms=1_795_887_000_123)
+    assert lake.commit(request) is CommitOutcome.LANDED
+    snapshot = Path(options.warehouse) / "shop.db" / "orders" / "snapshot" / f"snapshot-{request.ids.snapshot_id}"
+    assert json.loads(snapshot.read_bytes())["properties"]["lakeward.complete-ms"] == "1795887000123"

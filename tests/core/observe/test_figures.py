@@ -63,14 +63,17 @@ def test_an_exchange_and_what_its_checkpoints_hold_are_in_the_metrics() -> None:
     (table,) = running.tables
     assert table.round is not None
     exchange = ExchangeReport(sent_bytes=90, received_bytes=80, queued_bytes=10, credit_wait_s=1.5, skew=2.0,
-                              recovery="draining", recovery_bytes=60, recovered_bytes=50, spill_bytes=40,
+                              recovery="draining", recovery_bytes=60, recovered_bytes=50, spill_bytes=40, spill_quota_bytes=100,
                               kept_spill_bytes=30, markers_missing=20, first_checkpoint_s=0.5)  # fmt: skip
     metrics = ServiceMetrics()
-    metrics.update(replace(running, tables=(replace(table, round=replace(table.round, exchange=exchange)),)))
+    metrics.update(
+        replace(running, tables=(replace(table, round=replace(table.round, exchange=exchange, slots_asked=3)),))
+    )
     names = ("sent_bytes", "received_bytes", "queued_bytes", "credit_wait_seconds", "skew_ratio")
     assert [of_orders(metrics, f"exchange_{name}") for name in names] == [90, 80, 10, 1.5, 2.0]
     of_recovery = ("recovering", "recovery_bytes", "recovered_bytes", "spill_bytes", "kept_spill_bytes")
     assert [of_orders(metrics, f"exchange_{name}") for name in of_recovery] == [1, 60, 50, 40, 30]
+    assert of_orders(metrics, "exchange_spill_quota_bytes") == 300
     assert of_orders(metrics, "exchange_markers_missing") == 20
     assert of_orders(metrics, "exchange_first_checkpoint_seconds") == 0.5
     held = ("unaligned", "channel_bytes", "open_row_bytes", "blocked_seconds")
