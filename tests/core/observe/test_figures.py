@@ -63,7 +63,8 @@ def test_an_exchange_and_what_its_checkpoints_hold_are_in_the_metrics() -> None:
     (table,) = running.tables
     assert table.round is not None
     exchange = ExchangeReport(sent_bytes=90, received_bytes=80, queued_bytes=10, credit_wait_s=1.5, skew=2.0,
-                              recovery="draining", recovery_bytes=60, recovered_bytes=50, spill_bytes=40, spill_quota_bytes=100,
+                              recovery="draining", recovery_bytes=60, recovered_bytes=50, spill_bytes=40,
+                              spill_quota_bytes=100,
                               kept_spill_bytes=30, markers_missing=20, first_checkpoint_s=0.5)  # fmt: skip
     metrics = ServiceMetrics()
     metrics.update(

@@ -1,7 +1,7 @@
 """Merges data files of one partition, in an executor: their live rows are written one file after the other.
 
-Rows are not sorted, and values stay as they are. Memory does not grow with the files: what is held is one row group, a
-batch of rows, and the positions of one file's deleted rows.
+Rows are not sorted, and values stay as they are. What is held is one row group, a batch of rows, the positions of one
+file's deleted rows, and those of all files packed.
 """
 
 from __future__ import annotations
