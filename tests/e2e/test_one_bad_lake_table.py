@@ -122,7 +122,8 @@ def test_a_running_service_suspends_a_table_whose_column_somebody_else_renamed_o
 
     asyncio.run(run())
     assert tables.tiered(BAD) == 20
-    assert tables.services.outcomes(BAD).count("failed") == 1
+    # A round that had the table open when it was altered fails as well, and is tried again.
+    assert 1 <= tables.services.outcomes(BAD).count("failed") <= 2
 
 
 def test_a_table_whose_column_is_renamed_back_has_each_value_once(tables: Neighbours) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from lakeward.model.status import RoundReport, ServiceReport, TableCondition, TableReport
+from lakeward.model.status import WAITS_FOR_CATALOG, RoundReport, ServiceReport, TableCondition, TableReport
 from lakeward.observe.condition import STATUSES, Circumstances, ConditionTracker, table_condition
 from lakeward.observe.format import date_time
 
@@ -99,6 +99,14 @@ CASES: dict[str, list[tuple[TableReport, Circumstances, str, str, int | None]]] 
             replace(WAITING, status="running", failure="disk full", failing_since_ms=5),
             AT,
             "disk full",
+            "Nothing, unless it stays so; then the log has the details.",
+            5,
+        ),
+        (
+            # The next try has begun, of a table that waits with all others of its lake.
+            replace(WAITING, status="opening", message=WAITS_FOR_CATALOG, failure="locked", failing_since_ms=5),
+            AT,
+            WAITS_FOR_CATALOG,
             "Nothing, unless it stays so; then the log has the details.",
             5,
         ),

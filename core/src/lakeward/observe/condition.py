@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import structs
 
-from lakeward.model.status import TableCondition
+from lakeward.model.status import WAITS_FOR_CATALOG, TableCondition
 from lakeward.observe.format import count, date_time, seconds
 
 if TYPE_CHECKING:
@@ -155,7 +155,8 @@ def _is_failing(table: TableReport, at: Circumstances) -> bool:
 
 
 def _retrying(table: TableReport, at: Circumstances) -> TableCondition:
-    cause = table.message if table.status in _BACKOFF else table.failure or table.message
+    said = table.status in _BACKOFF or table.message == WAITS_FOR_CATALOG
+    cause = table.message if said else table.failure or table.message
     action = "Nothing, unless it stays so; then the log has the details." if at.running else _start(at)
     return TableCondition(RETRYING, _with_lag(table, at, cause), action, table.failing_since_ms)
 
