@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from lakeward_source_embedded.store import EmbeddedStore
 
 pytestmark = [pytest.mark.spark]
+PATIENT = {"heartbeat_timeout_s": 60, "commit_timeout_s": 60}
+"""Nothing is killed: a slow machine may take its time for a commit."""
 _FIRST = datetime(2026, 3, 1)  # noqa: DTZ001 - a timestamp without a time zone
 
 
@@ -80,7 +82,7 @@ def test_partitioned_tables_hold_what_the_source_holds_and_can_be_partitioned_an
         "by_key": layout("bucket(4, id)"),
         "moving": layout("truncate(6, note)"),
     }
-    service = world.start(world.configure(tables=layouts))
+    service = world.start(world.configure(tables=layouts, **PATIENT))
     world.until_same(*tables)
     for _ in range(2):
         for table in tables:
@@ -104,7 +106,7 @@ def test_partitioned_tables_hold_what_the_source_holds_and_can_be_partitioned_an
         "by_key": layout("note"),
         "moving": layout("bucket(3, id)", "truncate(5, note)"),
     }
-    world.run_once(world.configure(tables=layouts))
+    world.run_once(world.configure(tables=layouts, **PATIENT))
     for table in tables:
         assert world.same(table)
         assert_same_for_pyiceberg(world, table)
