@@ -26,8 +26,8 @@ SETTINGS = {
     "remote.log.task-interval-duration": "1s",
     # A tablet server that is killed before this forgets that records were acknowledged: they stay invisible for ever.
     "log.replica.high-watermark.checkpoint-interval": "200ms",
-    # A coordinator that is killed is waited for so long by the next one.
-    "zookeeper.client.session-timeout": "5s",
+    # A coordinator that is killed is waited for so long by the next one. On a busy machine servers lose shorter ones.
+    "zookeeper.client.session-timeout": "12s",
 }
 
 
