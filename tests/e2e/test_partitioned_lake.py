@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lakeward_source_embedded.store import EmbeddedStore
 
 pytestmark = [pytest.mark.spark]
-PATIENT = {"heartbeat_timeout_s": 60, "commit_timeout_s": 60}
+PATIENT: dict[str, Any] = {"heartbeat_timeout_s": 60, "commit_timeout_s": 60}
 """Nothing is killed: a slow machine may take its time for a commit."""
 _FIRST = datetime(2026, 3, 1)  # noqa: DTZ001 - a timestamp without a time zone
 
