@@ -65,7 +65,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def told(place: Path) -> dict[str, Any]:
     """What a short demo said of itself."""
     done = run(place, sys.executable, "-m", "lakeward", "demo", "--days", str(DAYS), "--output", "json")
-    assert (done.returncode, complaints(done.stderr)) == (0, [])
+    assert done.returncode == 0
+    assert ["a row does not fit the lake table" in line for line in complaints(done.stderr)] == [True]
     document: dict[str, Any] = json.loads(done.stdout)
     return document
 
@@ -76,6 +77,13 @@ def test_the_lake_holds_what_was_fed(told: dict[str, Any]) -> None:
     assert told["lake_rows"]["nyc.flights"] == SCHEDULED - CANCELLED
     assert told["lake_rows"]["nyc.events"] == sum(told["fed"].values())
     assert min(told["rounds"].values()) >= 1
+
+
+def test_what_does_not_fit_is_a_dead_letter_and_small_files_are_merged(told: dict[str, Any]) -> None:
+    assert told["dead_letters"] == {"nyc.events__dead_letters": 1}
+    merged = told["compacted"].values()
+    assert merged
+    assert all(one["files"] > one["files_after"] > 0 for one in merged)
 
 
 def test_both_mirrored_tables_lie_in_partitions_that_their_source_does_not_have(

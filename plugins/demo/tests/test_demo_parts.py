@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from lakeward_demo.feeder_process import FeederProcess
 from lakeward_demo.iceberg import duckdb_ready
 from lakeward_demo.lakes import open_lake
 from lakeward_demo.place import Place, fresh_place
-from lakeward_demo.proof import check_same
+from lakeward_demo.proof import check_same, prove_dead_letters
 from lakeward_demo.source import EmbeddedDemo
 from lakeward_demo.stage import Stage, open_stage
 from lakeward_demo.store import DemoTable, SnapshotCount
@@ -36,12 +37,15 @@ from lakeward_demo.tables import (
     FLIGHTS_TABLE,
     LAKE_PARTITIONS,
     load_changes,
+    unfit_events,
 )
 from lakeward_source_embedded.store import EmbeddedStore
 from lakeward_testing.clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from lakeward.model.tables import TablePath
 
     Lakeward = Callable[..., Any]
 
@@ -90,7 +94,9 @@ def test_a_directory_is_made_with_a_configuration(tmp_path: Path) -> None:
 @pytest.mark.parametrize("lake", ["iceberg", "paimon"])
 def test_a_configuration_names_the_lake(tmp_path: Path, lake: str) -> None:
     with fresh_place(tmp_path / "demo", lake) as place:
-        assert read_document(place.config)["lake"] == {"type": lake, "warehouse": "warehouse"}
+        section = read_document(place.config)["lake"]
+    upkeep = {"compaction_files": 2, "compaction_quiet_s": 0} if lake == "iceberg" else {}
+    assert section == {"type": lake, "warehouse": "warehouse"} | upkeep
 
 
 def test_a_cluster_shares_the_paimon_warehouse(tmp_path: Path) -> None:
@@ -225,6 +231,29 @@ def test_a_lake_that_differs_is_an_error(found: dict[str, list[Any]], message: s
 def test_the_order_of_rows_and_further_columns_do_not_matter() -> None:
     found = pa.table({"__bucket": [0, 1], "n": [2, 1], "id": ["b", "a"]})
     check_same(FLIGHTS, pa.table({"id": ["a", "b"], "n": [1, 2]}), found, ("id",))
+
+
+class FakeLake:
+    """A lake of which each table has two rows."""
+
+    def read_table(self, table: TablePath) -> tuple[pa.Table, str]:
+        return pa.table({"json": [str(table), None]}), "a reader"
+
+
+def test_dead_letters_are_as_many_as_were_fed_or_the_demo_fails() -> None:
+    lake: Any = FakeLake()
+    prove_dead_letters(lake, FLIGHTS, 2)
+    prove_dead_letters(lake, FLIGHTS, 0)
+    with pytest.raises(LakeError, match=r"nyc.flights__dead_letters: expected 3 rows in the lake, found 2"):
+        prove_dead_letters(lake, FLIGHTS, 3)
+
+
+def test_the_event_that_does_not_fit_is_no_utf_8_in_one_column_alone() -> None:
+    rows = unfit_events(date(2013, 3, 1))
+    assert rows.schema == EVENT_COLUMNS
+    assert rows.drop_columns("event").to_pylist()[0]["month"] == "2013-03"
+    with pytest.raises(UnicodeDecodeError):
+        rows["event"].to_pylist()
 
 
 def test_a_line_for_the_shell_gives_the_same_code_to_python_whatever_is_in_it(

@@ -21,7 +21,8 @@ from lakeward.clock import SystemClock
 from lakeward_demo.feed import FIRST_LIVE_DAY, Fed, changes_of, count, days_between, live_end, slices
 from lakeward_demo.flights import flights_file, read_flights
 from lakeward_demo.stage import open_store
-from lakeward_demo.tables import ALL_TABLES, FLIGHTS_TABLE, load_changes
+from lakeward_demo.store import EMBEDDED
+from lakeward_demo.tables import ALL_TABLES, EVENTS_TABLE, FLIGHTS_TABLE, load_changes, unfit_events
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,12 +30,17 @@ if TYPE_CHECKING:
     from lakeward_demo.store import DemoStore, DemoTable, SnapshotKey
 
 DAY_S = 0.8
+UNFIT_EVERY = 7
+"""Days from one event that fits no lake table to the next."""
 PARTS = 4
 """Loads of one day: people see rows arrive all the time, and the clean-up runs after each."""
 
 
 class FeederLine(msgspec.Struct, frozen=True):
-    """What the feeder has done so far. `spared` counts superseded snapshots that a lease kept from the clean-up."""
+    """What the feeder has done so far. `spared` counts superseded snapshots that a lease kept from the clean-up.
+
+    `unfit` counts the events that fit no lake table; they are not in `total`.
+    """
 
     day: str
     day_fed: Fed
@@ -42,17 +48,25 @@ class FeederLine(msgspec.Struct, frozen=True):
     snapshots_taken: int
     snapshots_deleted: int
     spared: int
+    unfit: int
     is_complete: bool = False
 
 
 class Feeder:
     """Feeds day after day."""
 
-    def __init__(self, store: DemoStore, tables: tuple[DemoTable, ...], stop: threading.Event) -> None:
-        """Keep what it works with: the store holds the history; `stop` is set when it is to end early."""
+    def __init__(
+        self, store: DemoStore, tables: tuple[DemoTable, ...], stop: threading.Event, *, unfit: bool = False
+    ) -> None:
+        """Keep what it works with: the store holds the history; `stop` is set when it is to end early.
+
+        With `unfit` some days have an event that fits no lake table.
+        """
         self._store = store
         self._tables = tables
         self._stop = stop
+        self._feeds_unfit = unfit
+        self._unfit = 0
         self._clock = SystemClock()
         self._spared: set[SnapshotKey] = set()
         self._total = Fed()
@@ -69,6 +83,9 @@ class Feeder:
                     return
                 load_changes(self._store, self._tables, rows)
                 self._spared |= self._store.superseded(FLIGHTS_TABLE)
+            if self._feeds_unfit and not number % UNFIT_EVERY:
+                self._store.load(EVENTS_TABLE, unfit_events(day))
+                self._unfit += 1
             fed = count(changes)
             self._total += fed
             self._report(day.isoformat(), fed, is_complete=number + 1 == days)
@@ -78,7 +95,8 @@ class Feeder:
 
     def _report(self, day: str, fed: Fed, *, is_complete: bool) -> None:
         snapshots = self._store.snapshots(FLIGHTS_TABLE)
-        line = FeederLine(day, fed, self._total, snapshots.taken, snapshots.deleted, len(self._spared), is_complete)
+        taken, deleted, spared = snapshots.taken, snapshots.deleted, len(self._spared)
+        line = FeederLine(day, fed, self._total, taken, deleted, spared, self._unfit, is_complete)
         sys.stdout.write(msgspec.json.encode(line).decode() + "\n")
         sys.stdout.flush()
 
@@ -91,7 +109,7 @@ def main(source: str, address: str, days: int) -> None:
     flights = read_flights(flights_file())
     with closing(open_store(source, address)) as store:
         go.wait()
-        Feeder(store, ALL_TABLES, stop).run(flights, days)
+        Feeder(store, ALL_TABLES, stop, unfit=source == EMBEDDED).run(flights, days)
 
 
 def _watch_parent(go: threading.Event, stop: threading.Event) -> None:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 ICEBERG, PAIMON = "iceberg", "paimon"
 """The lakes that there are, as `lake.type` names them."""
+UPKEEP = {ICEBERG: "compaction_files = 2       # so few, and at once, so that it can be seen\ncompaction_quiet_s = 0\n"}
+"""Keys of `[lake]` with which a demo has something to merge, however short it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from lakeward.clock import SystemClock
 from lakeward.errors import StorageError, UsageError
 from lakeward.observe import status_file
-from lakeward_demo.lakes import ICEBERG
+from lakeward_demo.lakes import ICEBERG, UPKEEP
 from lakeward_demo.source import FRESHNESS_S
-from lakeward_demo.tables import LAKE_PARTITIONS
+from lakeward_demo.tables import DEAD_LETTERS, LAKE_PARTITIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +45,7 @@ path = "store"
 [lake]
 type = "{{lake}}"
 warehouse = "warehouse"
-"""
+{{upkeep}}"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def common_config() -> str:
 mode = "mirror"            # its data lake is not enabled: the copy is ours alone
 freshness_s = {FRESHNESS_S}
 lake_partition = {json.dumps(fields)}   # partitions that the source does not have
-"""
+{DEAD_LETTERS.get(path, "")}"""
         for path, fields in LAKE_PARTITIONS.items()
     )
     return "".join((_COMMON, *sections))
@@ -122,7 +122,8 @@ def fresh_place(root: Path, lake: str = ICEBERG) -> Iterator[Place]:
         try:
             held.enter_context(_taken(place))
             _empty(place)
-            place.config.write_text(f"{_CONFIG.format(lake=lake)}\n{common_config()}", encoding="utf-8")
+            config = _CONFIG.format(lake=lake, upkeep=UPKEEP.get(lake, ""))
+            place.config.write_text(f"{config}\n{common_config()}", encoding="utf-8")
         except OSError as error:
             message = f"{error.filename or root}: cannot be written ({error.strerror or error})"
             raise StorageError(message) from error

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeward.errors import LakeError
+from lakeward.model.dead_letters import path_of
 from lakeward.observe.format import count
 from lakeward_demo.tables import expected, row_key
 
@@ -39,6 +40,18 @@ def prove(lake: DemoLake, tables: Sequence[DemoTable], fed: pa.Table) -> Proof:
         check_same(table.path, expected(table, fed), found, row_key(table))
         rows[table.path] = len(found)
     return Proof(rows, reader)
+
+
+def prove_dead_letters(lake: DemoLake, table: TablePath, fed: int) -> None:
+    """Count the dead letters of a table, of which so many rows were fed that do not fit.
+
+    Raises:
+        LakeError: there are more of them, or fewer.
+    """
+    found = len(lake.read_table(path_of(table))[0]) if fed else 0
+    if found != fed:
+        message = f"{path_of(table)}: expected {count(fed, 'row')} in the lake, found {found:,}"
+        raise LakeError(message)
 
 
 def check_same(table: TablePath, expected: pa.Table, found: pa.Table, key: tuple[str, ...]) -> None:

@@ -28,7 +28,8 @@ _HOW = "pip install lakeward-demo brings it, with its Iceberg extension"
 class Outcome:
     """What a demo did. `leases` is how many leases are left in the store; `spared` see `FeederLine`.
 
-    `exchanged` is, of tables whose rows were exchanged between subtasks, how many bytes were.
+    `exchanged` is, of tables whose rows were exchanged between subtasks, how many bytes were. `dead_letters` counts
+    them by their lake table. `compacted` is, by table, how many files jobs of upkeep have merged, and into how many.
     """
 
     fed: Fed
@@ -36,6 +37,8 @@ class Outcome:
     exchanged: dict[str, int]
     snapshots: SnapshotCount
     spared: int
+    dead_letters: dict[str, int]
+    compacted: dict[str, tuple[int, int]]
     leases: int
     proof: Proof
     seconds: float
@@ -53,6 +56,10 @@ def document(place: Place, stage: Stage, outcome: Outcome) -> dict[str, object]:
         "lake_partition": {str(table): fields for table, fields in LAKE_PARTITIONS.items()},
         "exchanged_bytes": outcome.exchanged,
         "snapshots": {**asdict(outcome.snapshots), "spared_by_lease": outcome.spared},
+        "dead_letters": outcome.dead_letters,
+        "compacted": {
+            table: {"files": files, "files_after": after} for table, (files, after) in outcome.compacted.items()
+        },
         "leases_left": outcome.leases,
         "read_by": outcome.proof.reader,
         "metadata": {str(table): str(stage.lake.metadata_file(table)) for table in outcome.proof.rows},
@@ -80,11 +87,20 @@ def lines(place: Place, stage: Stage, outcome: Outcome) -> list[str]:
         f"           {rounds}, {seconds(outcome.seconds)} in all",
         f"snapshots  {snapshots.taken:,} taken, {snapshots.deleted:,} deleted by the source's clean-up, {leases}",
         f"           {spared if outcome.spared else 'none was being read when its turn came'}",
+        *_kept(outcome),
         f"lies in    {place.warehouse} ({stage.lake.title})",
         "",
         "Query it from here:",
         *(f"\n  # {name}\n  {line}" for name, line in ways),
     ]
+
+
+def _kept(outcome: Outcome) -> list[str]:
+    """Say what did not fit, and what was merged meanwhile."""
+    letters = [f"{count(number, 'row')} that did not fit in {table}" for table, number in outcome.dead_letters.items()]
+    merged = [f"{count(files, 'file')} of {table} into {after}" for table, (files, after) in outcome.compacted.items()]
+    heads = (("set aside  ", letters), ("compacted  ", merged))
+    return [head + ", ".join(words) for head, words in heads if words]
 
 
 def _modes(stage: Stage, outcome: Outcome) -> list[str]:

@@ -9,6 +9,7 @@ from lakeward.cli.open_plugins import open_history
 from lakeward.clock import SystemClock
 from lakeward.config.loader import load_config
 from lakeward.errors import LakewardError, UsageError
+from lakeward.model.dead_letters import path_of
 from lakeward.observe import status_file
 from lakeward.observe.format import clock_time, seconds
 from lakeward.observe.format import count as number
@@ -19,25 +20,29 @@ from lakeward_demo.all_tiered import all_tiered
 from lakeward_demo.feed import EVENTS, FIRST_LIVE_DAY, FLIGHTS, Fed, changes_of, count, days_between, live_end
 from lakeward_demo.feeder_process import FeederProcess
 from lakeward_demo.flights import flights_file, read_flights
+from lakeward_demo.lakes import UPKEEP
 from lakeward_demo.place import SERVICE, fresh_place
-from lakeward_demo.proof import prove
+from lakeward_demo.proof import prove, prove_dead_letters
 from lakeward_demo.shell_lines import lakeward_line
 from lakeward_demo.show_summary import Outcome, document, lines
 from lakeward_demo.stage import open_stage
 from lakeward_demo.tables import FLIGHTS_TABLE, load_changes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     import pyarrow as pa
 
     from lakeward.cli.extend import Invocation
     from lakeward.config.loaded import Loaded
+    from lakeward.model.status import ServiceReport, UpkeepReport
     from lakeward_demo.feeder import FeederLine
     from lakeward_demo.place import Place
     from lakeward_demo.stage import Stage
 
 _INTERRUPTED = 130
+_UPKEEP_S = 20.0
 _OWN_SECTIONS = frozenset({"source", "lake", "checkpoint"})
 
 
@@ -85,6 +90,8 @@ class _Story:
         self._start = self._clock.now()
         self._ui_named = False
         self._spared = 0
+        self._upkeep: dict[tuple[str, int], UpkeepReport] = {}
+        """Jobs of upkeep that have committed, by their table and when they began."""
 
     def run(self, year: pa.Table) -> int:
         flights = days_between(year, None, live_end(self._days))
@@ -98,12 +105,15 @@ class _Story:
         last = self._serve()
         if last is None:
             return self._interrupted()
+        prove_dead_letters(self._stage.lake, EVENTS, last.unfit)
         outcome = Outcome(
             fed=fed + last.total,
             rounds=self._rounds(),
             exchanged=self._exchanged(),
             snapshots=store.snapshots(FLIGHTS_TABLE),
             spared=last.spared,
+            dead_letters={str(path_of(EVENTS)): last.unfit} if last.unfit else {},
+            compacted=_compacted(self._upkeep),
             leases=store.leases(),
             proof=prove(self._stage.lake, self._stage.tables, flights),
             seconds=self._clock.now() - self._start,
@@ -130,14 +140,17 @@ class _Story:
     def _serve(self) -> FeederLine | None:
         """Run the service until everything that the feeder feeds is tiered; None where a signal ended it before."""
         done = False
+        tiered_at: float | None = None
         stage = (self._stage.source, self._stage.address)
         with FeederProcess(self._place, stage, self._days, self._on_line) as feeding:
 
             def until() -> bool:
-                nonlocal done
-                self._name_ui()
+                nonlocal done, tiered_at
+                self._look()
                 feeding.start()
-                done = feeding.is_complete() and all_tiered(self._stage, self._loaded, self._clock)
+                if tiered_at is None and feeding.is_complete() and all_tiered(self._stage, self._loaded, self._clock):
+                    tiered_at = self._clock.now()
+                done = tiered_at is not None and self._is_kept_up(tiered_at)
                 return done
 
             shown = show_progress(self._loaded.settings, self._clock, on=self._text)
@@ -158,12 +171,26 @@ class _Story:
                 f"{time} clean-up has spared {number(line.spared, 'old KV snapshot')}: leased, a round reads them"
             )
 
-    def _name_ui(self) -> None:
+    def _look(self) -> None:
+        """Look at the newest report for what is said of it, now or in the end."""
+        report = status_file.read(str(self._place.state), SERVICE)
+        if report is None:
+            return
+        self._name_ui(report)
+        for table in report.tables:
+            if table.upkeep is not None and table.upkeep.state == "committed":
+                self._upkeep[table.path, table.upkeep.started_ms] = table.upkeep
+
+    def _is_kept_up(self, tiered_at: float) -> bool:
+        """Return whether files were merged, which is waited for a while: it begins once no round needs the slots."""
+        is_due = self._loaded.settings.lake.type in UPKEEP and not self._upkeep
+        return not is_due or self._clock.now() - tiered_at > _UPKEEP_S
+
+    def _name_ui(self, report: ServiceReport) -> None:
         """Name Spark's own pages, once; the live table of a terminal does so anyway."""
-        report = None if self._ui_named else status_file.read(str(self._place.state), SERVICE)
-        if report is not None and report.spark_ui and not sys.stdout.isatty():
+        if report.spark_ui and not self._ui_named and not sys.stdout.isatty():
             self._report(f"While it runs, Spark's own pages show a job for each round: {report.spark_ui}")
-        self._ui_named = self._ui_named or report is not None
+        self._ui_named = True
 
     def _rounds(self) -> dict[str, int]:
         report = status_file.read(str(self._place.state), SERVICE)
@@ -184,6 +211,15 @@ class _Story:
             if one.exchange is not None:
                 found[one.table] = found.get(one.table, 0) + one.exchange.sent_bytes
         return found
+
+
+def _compacted(upkeep: Mapping[tuple[str, int], UpkeepReport]) -> dict[str, tuple[int, int]]:
+    """Return by table how many files were merged in all, and into how many."""
+    found: dict[str, tuple[int, int]] = {}
+    for (table, _), one in sorted(upkeep.items()):
+        files, after = found.get(table, (0, 0))
+        found[table] = files + one.files, after + one.files_after
+    return found
 
 
 def _check_flags(invocation: Invocation) -> None:

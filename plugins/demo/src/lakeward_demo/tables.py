@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from lakeward_demo.store import DemoTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import date
 
     from lakeward_demo.store import DemoStore
 
@@ -41,6 +43,8 @@ LAKE_PARTITIONS = {
 
 Events are exchanged between subtasks. Boards are not: their partition columns are outside the primary key.
 """
+DEAD_LETTERS = {EVENTS: 'on_bad_row = "dead_letter"  # what fits no lake table is kept beside it\n'}
+"""How the tables are configured whose rows may not fit."""
 ALL_TABLES = (FLIGHTS_TABLE, EVENTS_TABLE, BOARD_TABLE)
 
 
@@ -53,6 +57,15 @@ def load_changes(store: DemoStore, tables: Sequence[DemoTable], changes: pa.Tabl
             store.load(table, flight_changes(changes), CHANGE)
         else:
             store.load(table, changes.select([*table.columns.names, CHANGE]), CHANGE)
+
+
+def unfit_events(day: date) -> pa.Table:
+    """Return an event of a day that fits no lake table: its text is Latin-1, as somebody's old terminal writes it."""
+    noon = datetime(day.year, day.month, day.day, 12)  # noqa: DTZ001 - local time, as all of the demo
+    row = {"month": f"{day:%Y-%m}", "flight_id": f"{day}-AF11-JFK-1200", "event": "", "at": noon, "delay": None}
+    rows = pa.Table.from_pylist([row], schema=EVENT_COLUMNS)
+    text = pa.array(["atterri à Orly".encode("latin-1")], pa.binary()).view(pa.string())
+    return rows.set_column(rows.schema.get_field_index("event"), EVENT_COLUMNS.field("event"), text)
 
 
 def expected(table: DemoTable, fed: pa.Table) -> pa.Table:
