@@ -49,3 +49,8 @@ def test_a_subtask_that_finishes_before_it_is_triggered_needs_no_open_gateway() 
 def test_a_round_that_waits_for_slots_beyond_its_maximum_duration_reads_all_the_same() -> None:
     """It finished early while it waited, had read nothing, and so had the next one: nothing of the table was tiered."""
     assert run_seed(2026112477855).failures == []
+
+
+def test_a_gang_of_which_an_older_task_registers_last_and_dies_does_not_wait_for_ever() -> None:
+    """The newer one was refused for it, and Spark counted that as its end."""
+    assert run_seed(6671).failures == []

@@ -49,6 +49,7 @@ class Launch(RuleBasedStateMachine):
         self.gang = self.machine(SIZE)
         self.number = 0
         self.waiting: dict[int, int] = {}
+        self.replaced: set[int] = set()
         self.deployed: dict[int, int] = {}
         self.connected: set[int] = set()
         self.finished: set[int] = set()
@@ -77,13 +78,13 @@ class Launch(RuleBasedStateMachine):
     @rule(subtask=subtasks)
     def registers(self, subtask: int) -> None:
         self.number += 1
-        before = bool(self.deployed)
-        if not before:
+        before, over = bool(self.deployed), self.ended or self.written
+        if not before and not over:
+            self.replaced |= {subtask} & self.waiting.keys()
             self.waiting[subtask] = self.number
-        over = self.ended or self.written
         self.feed(MemberRegistered(subtask=subtask, attempt=self.number))
         assert self.ended is (over or before) or self.written
-        assert self.gang.is_member(subtask, self.number) is not before
+        assert self.gang.is_member(subtask, self.number) is not (before or over)
 
     @precondition(lambda self: not self.deployed)
     @rule()
@@ -103,10 +104,11 @@ class Launch(RuleBasedStateMachine):
         if subtask not in members:
             return
         number = members[subtask]
-        if not self.deployed:
+        ends = self.ended or bool(self.deployed) or subtask in self.replaced
+        if not ends:
             del self.waiting[subtask]
         self.feed(MemberLost(subtask=subtask, attempt=number, reason="gone"))
-        assert self.ended is bool(self.deployed) or self.written
+        assert self.ended is ends or self.written
 
     @precondition(lambda self: self.deployed)
     @rule(subtask=subtasks)

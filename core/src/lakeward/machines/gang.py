@@ -109,6 +109,8 @@ class GangState(Machine[GangEvent, GangCommand]):
         self.phase = GangPhase.GATHERING
         self.members = UndoDict[int, int](self.undo)
         """By subtask: the number of its attempt."""
+        self.replaced: frozenset[int] = frozenset()
+        """Subtasks that registered again while an earlier attempt of them counted, which was refused."""
         self.connected: frozenset[int] = frozenset()
         self.finished: frozenset[int] = frozenset()
 
@@ -153,6 +155,11 @@ def is_member(gang: GangState, event: MemberConnected | MemberFinished | MemberL
     return gang.is_member(event.subtask, event.attempt)
 
 
+def is_in_doubt(gang: GangState, event: MemberLost) -> bool:
+    """The attempt counts, and another one was refused for it: that may have been the newer one."""
+    return is_member(gang, event) and event.subtask in gang.replaced
+
+
 def is_late(gang: GangState, event: MemberConnected | MemberFinished | MemberLost) -> bool:
     """The attempt was replaced or never registered: what it sends changes nothing."""
     return not is_member(gang, event)
@@ -180,7 +187,10 @@ def add_member(gang: GangState, event: MemberRegistered) -> Commands:
     """Count the attempt; the one that it replaces does not count any more."""
     replaced = gang.members.get(event.subtask)
     gang.members[event.subtask] = event.attempt
-    return () if replaced is None else (RefuseMember(event.subtask, replaced),)
+    if replaced is None:
+        return ()
+    gang.replaced |= {event.subtask}
+    return (RefuseMember(event.subtask, replaced),)
 
 
 def deploy(gang: GangState, event: MemberRegistered) -> Commands:
@@ -227,6 +237,8 @@ RULES: Rules[GangState, GangCommand] = Rules(
     GangPhase,
     Rule(GATHERING, MemberRegistered, when=is_last_to_register, to=CONNECTING, do=deploy),
     Rule(GATHERING, MemberRegistered, when=is_of_launch, do=add_member),
+    # Spark tries no task again that it does not know to have failed: nobody may come any more.
+    Rule(GATHERING, MemberLost, when=is_in_doubt, to=BROKEN, do=end),
     Rule(GATHERING, MemberLost, when=is_member, do=remove_member),
     Rule((CONNECTING, EXCHANGING), MemberRegistered, when=is_of_launch, to=BROKEN, do=refuse_and_end),
     Rule((CONNECTING, EXCHANGING), MemberLost, when=is_member, to=BROKEN, do=end),

@@ -36,6 +36,8 @@ STORIES: tuple[tuple[GangEvent, ...], ...] = (
     (),
     (registered(1, 1),),
     (registered(1, 1), lost(1, 1)),
+    (registered(1, 1), registered(1, 3)),
+    (registered(0, 1), registered(0, 2)),
     THERE,
     (*THERE, connected(0, 2)),
     CONNECTED,
