@@ -16,6 +16,7 @@ from lakeward.storage.segments import parse_segment
 from lakeward.subtask.exchange.exchange_work import MARKER_MISSING
 from lakeward_simulator.cuts import wrong_in_cut, wrong_in_lake
 from lakeward_simulator.lake import named_by
+from lakeward_simulator.letters import is_of_letters, letters_of, wrong_beside_letters, wrong_letters
 from lakeward_simulator.rescaling import fits, wrongly_divided
 from lakeward_simulator.scheduler import FENCE_S
 from lakeward_simulator.subtask import SimTask
@@ -92,6 +93,7 @@ class Checks:
         table = world.lake.tables.get(done.state.round.path)
         stamp = None if table is None else table.stamp
         gone = any(file.path not in world.lake.files for one in done.state.exchange for file in one.files)
+        gone |= any(path not in world.lake.files for path in done.state.letters())
         gone |= any(world.files.content(row.name) is None for one in done.state.exchange for row in one.segments())
         return gone and stamp is not None and stamp.succeeds(start_of(done.ref))
 
@@ -139,9 +141,7 @@ class Checks:
         source = self._world.source.every[table.table_id]
         self._goes_on(table, request)
         rows = self._rows(table)
-        for bucket in source.logs:
-            found = rows.get(bucket, [])
-            self._bucket(source, bucket, found, request.offsets.get(bucket))
+        self._buckets(source, rows, request)
         strange = rows.keys() - source.logs.keys()
         if strange:
             self.fail(f"{request.path}: rows of buckets that it does not have: {strange}")
@@ -156,10 +156,14 @@ class Checks:
         newest = table.newest
         if newest is None or newest.request is None:
             return
-        rows = self._rows(table)
         source = self._world.source.every[table.table_id]
-        for bucket in source.logs:
-            self._bucket(source, bucket, rows.get(bucket, []), newest.request.offsets.get(bucket))
+        self._buckets(source, self._rows(table), newest.request)
+
+    def letters_landed(self, table: LakeTable, path: TablePath) -> None:
+        """Dead letters are in the lake: rows that do not fit, each once, and of a commit of their table."""
+        self._rows(table)
+        for wrong in wrong_letters(self._world, table, path):
+            self.fail(wrong)
 
     def launching_upkeep(self, loop: SimLoop, tasks: int) -> None:
         """A job of upkeep is being launched: by a start that knows of no successor, in slots that no round has."""
@@ -227,7 +231,9 @@ class Checks:
         table_id, now = request.table_id, self._world.scheduler.now
         renewed = next((one.renewed_at for one in who.rounds.tables if one.assignment.table_id == table_id), None)
         run = who.tables.round(table_id)
-        if renewed is None or run is None or run.facts.round_id != request.round_id:
+        if is_of_letters(request.path):
+            pass  # a later round sends them as well, while it opens the table: the stamp alone keeps others from it
+        elif renewed is None or run is None or run.facts.round_id != request.round_id:
             self.fail(f"{who.loop.name}: sends a commit of {request.round_id}, which is not in work any more")
         elif now - renewed >= FENCE_S:
             self.fail(f"{who.loop.name}: sends a commit of {request.round_id}, renewed {now - renewed:.0f} s ago")
@@ -390,6 +396,15 @@ class Checks:
                 rows.setdefault(row.bucket, []).append(row)
         return rows
 
+    def _buckets(self, source: SimTable, rows: Mapping[TableBucket, list[Row]], request: CommitRequest) -> None:
+        """Check the rows of a table; where dead letters are kept, whether all are there is seen at rest."""
+        if self._world.keeps_letters:
+            for wrong in wrong_beside_letters(row for some in rows.values() for row in some):
+                self.fail(f"{request.path}: {wrong}")
+            return
+        for bucket in source.logs:
+            self._bucket(source, bucket, rows.get(bucket, []), request.offsets.get(bucket))
+
     def _bucket(self, source: SimTable, bucket: TableBucket, rows: list[Row], end: int | None) -> None:
         snapshots = {row.snapshot for row in rows if row.snapshot is not None}
         start = 0
@@ -466,6 +481,9 @@ class Checks:
         tables = (*world.lake.tables.values(), *world.lake.aside)
         named = set[str]().union(*(table.named() for table in tables)) if tables else set()
         aside = tuple(f"{table.location}/" for table in world.lake.aside)
+        # Of a table that was dropped between the two commits nobody can ask any more whether its letters may go.
+        dropped = self._dropped_with_letters()
+        aside += tuple(f"{table.location}/" for table in dropped)
         # Nobody can know what tasks write whose coordinator woke up after its fence time, until it sees its successor.
         woken = tuple(f"/{one.incarnation}/" for one in world.coordinators if one.loop.slept_s >= FENCE_S)
         orphans = (
@@ -473,6 +491,8 @@ class Checks:
             for file in sorted(world.lake.files)
             if file not in named and file not in world.lake.stray and not any(who in file for who in woken)
         )
+        # A manifest of dead letters whose commit's outcome was unknown stays where a later try of them has landed.
+        orphans = (file for file in orphans if "__dead_letters" not in file or "/metadata/" not in file)
         # What tried and did not land on a table that was set aside stays there: nobody can ask any more what it names.
         wrong += [f"{ORPHAN} {file}" for file in orphans if not file.startswith(aside)]
         # What did not complete under a service's newest start is for its next one to sweep.
@@ -485,8 +505,16 @@ class Checks:
             for name in chks
             if name.endswith("/_metadata") or name.split("/")[1] not in newest.values()
         ]
-        wrong += [f"journal left: {name}" for name in world.files.all if name.endswith("/journal")]
+        journals = (name for name in world.files.all if name.endswith("/journal"))
+        gone = {str(table.table_id) for table in dropped}
+        wrong += [f"journal left: {name}" for name in journals if name.split("/")[-2].partition("-")[0] not in gone]
         return wrong
+
+    def _dropped_with_letters(self) -> list[LakeTable]:
+        if not self._world.keeps_letters:
+            return []
+        known = {table.spec.table_id for table in self._world.source.tables_by_path.values()}
+        return [table for table in self._world.lake.tables.values() if table.table_id not in known]
 
     def at_rest(self) -> None:
         """Check everything that must hold at the end."""
@@ -498,6 +526,8 @@ class Checks:
             newest = lake.newest
             if table is None or newest is None or newest.request is None or table.spec.table_id != lake.table_id:
                 continue
+            if world.keeps_letters:
+                self._each_row_is_somewhere(table, lake, newest.request)
             record = table.record
             if table.route is not None:
                 if record is not None:
@@ -506,6 +536,16 @@ class Checks:
                 self.fail(f"{path}: the source's record is {record}, the lake stands at {newest.request.offsets}")
         if world.connections:
             self.fail(f"{len(world.connections)} connections are left")
+
+    def _each_row_is_somewhere(self, source: SimTable, table: LakeTable, request: CommitRequest) -> None:
+        """Each record is in the table or a dead letter, never both, never neither."""
+        rows = self._rows(table)
+        for letter in letters_of(self._world, source):
+            rows.setdefault(letter.bucket, []).append(letter)
+        for some in rows.values():
+            some.sort(key=lambda row: row.offset)
+        for bucket in source.logs:
+            self._bucket(source, bucket, rows.get(bucket, []), request.offsets.get(bucket))
 
 
 def _is_used(lake: LakeTable, done: CompletedCheckpoint) -> bool:

@@ -321,6 +321,8 @@ class Coordinator:
     def _rules(self, path: TablePath) -> TableSettings:
         world = self._world
         rules = TableSettings(max_split_rows=world.max_split_rows, commit_every=world.commit_every)
+        if world.keeps_letters:
+            rules = changed(rules, on_bad_row="dead_letter", bad_rows_most=1000)
         route = world.partitioned.route(path)
         return (
             rules

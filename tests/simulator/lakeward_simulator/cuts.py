@@ -67,6 +67,7 @@ def wrong_in_cut(world: World, source: SimTable, state: CheckpointContents) -> s
         return f"it names files that are not there: {missing}"
     fields = fields_of(state.round.layout)
     found = Counter(row for one in state.exchange for row in _rows(world, source, one, fields))
+    found.update(row for path in state.letters() for row in world.lake.files[path])
     results = state.results()
     expected: Counter[Row] = Counter()
     for split in state.round.splits:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.errors import FencedError, LakeError, OutcomeUnknownError, SchemaMismatchError
 from lakeward.model.results import CommitIds, CommitOutcome, LakeFile, LakeHead, OffsetCommit
+from lakeward_simulator.letters import rows_in
 from lakeward_simulator.records import Records, Row
 from lakeward_simulator.scheduler import FENCE_S
 
@@ -323,8 +324,14 @@ class SimLake:
 class SimWriter:
     """See `lakeward.ports.LakeWriter`. Closes a file at `target` rows, at a checkpoint from half of that on."""
 
-    def __init__(
-        self, lake: SimLake, stem: str, target: int, before: tuple[LakeFile, ...], partition: bytes = b""
+    def __init__(  # noqa: PLR0917 - what is written, then where
+        self,
+        lake: SimLake,
+        stem: str,
+        target: int,
+        before: tuple[LakeFile, ...],
+        partition: bytes = b"",
+        table_id: int = 0,
     ) -> None:
         """Write under a stem.
 
@@ -334,7 +341,9 @@ class SimWriter:
             target: rows of a file.
             before: files that it goes on from.
             partition: of a lake partitioning, empty without one.
+            table_id: of the rows that dead letters stand for.
         """
+        self._table_id = table_id
         self._lake = lake
         self._stem = stem
         self._target = target
@@ -347,8 +356,7 @@ class SimWriter:
     def write(self, batch: SourceBatch) -> None:
         """See Protocol."""
         records = batch.records
-        if isinstance(records, Records):
-            self.take(records.rows)
+        self.take(records.rows if isinstance(records, Records) else rows_in(records, self._table_id))
 
     def take(self, rows: Iterable[Row]) -> None:
         """Take rows."""

@@ -176,8 +176,7 @@ class PartitionWriter(SimWriter):
         self, lake: SimLake, stem: str, target: int, before: tuple[LakeFile, ...], table: TableSpec, partition: bytes
     ) -> None:
         """Write under a stem."""
-        super().__init__(lake, stem, target, before, partition)
-        self._table_id = table.table_id
+        super().__init__(lake, stem, target, before, partition, table.table_id)
         self._left_out = 0
 
     def write(self, batch: SourceBatch) -> None:

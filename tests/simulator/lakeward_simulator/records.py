@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pyarrow as pa
-from msgspec import Struct
+from msgspec import Struct, msgpack
 
 from lakeward.model.tables import OFFSET_COLUMN, TIMESTAMP_COLUMN, TableBucket
 from lakeward.ports import SourceBatch
@@ -48,12 +48,35 @@ class Records(Struct, frozen=True):
         return len(self.rows) * ROW_BYTES
 
     def column(self, name: str) -> Offsets | pa.Array:
-        """Return the offsets or the times, the two columns that are asked for."""
+        """Return the keys, the offsets or the times, the columns that are asked for."""
         if name == TIMESTAMP_COLUMN:
-            return _TIMES
+            return pa.array([1000] * max(1, len(self.rows)), _TIME)
+        if name == "key":
+            return pa.array([row.key for row in self.rows])
         if name != OFFSET_COLUMN:
             raise KeyError(name)
         return Offsets([row.offset for row in self.rows])
+
+    @property
+    def schema(self) -> Records:
+        """As pyarrow: what can be serialized; there is nothing to say of columns."""
+        return Records(())
+
+    def serialize(self) -> pa.Buffer:
+        """As pyarrow, of at most one row."""
+        return pa.py_buffer(b"".join(map(msgpack.encode, self.rows)))
+
+    def slice(self, first: int, count: int) -> Records:
+        """As pyarrow."""
+        return Records(self.rows[first : first + count])
+
+    def filter(self, chosen: pa.Array) -> Records:
+        """As pyarrow."""
+        return Records(tuple(row for row, one in zip(self.rows, chosen.to_pylist(), strict=True) if one))
+
+    def to_pylist(self) -> list[dict[str, int]]:
+        """As pyarrow."""
+        return [{"key": row.key} for row in self.rows]
 
 
 class Offsets(Struct, frozen=True):
@@ -65,8 +88,12 @@ class Offsets(Struct, frozen=True):
         """As pyarrow."""
         return np.array(self.values, np.int64)
 
+    def to_pylist(self) -> list[int]:
+        """As pyarrow."""
+        return self.values
 
-_TIMES = pa.array([1000], pa.timestamp("us"))
+
+_TIME = pa.timestamp("us")
 
 
 def records(rows: Sequence[Row]) -> pa.RecordBatch:

@@ -50,6 +50,8 @@ _NEVER_RESCALED = frozenset({
 """As `_NEVER_PARTITIONED`."""
 _UPKEPT = 1 / 6
 """Share of the runs whose lake has upkeep by jobs of its own; tables with a partitioning of the lake's have none."""
+_LETTERS = 1 / 6
+"""Share of the runs in which some rows do not fit, and become dead letters."""
 _FAULTS_S = 26.0
 """Until then faults may strike."""
 _QUIET_S = 8.0
@@ -98,6 +100,7 @@ def run_seed(seed: int, *, story: bool = False, aim: tuple[str, str] | None = No
     world.checkpoint_s = chance.choice((0.7, 2.0))
     world.max_round_s = chance.choice((5.0, 9.0, 60.0, 60.0))
     suit(world, aim)
+    world.keeps_letters = Random(seed * 7919 + 8).random() < _LETTERS and seed not in _NEVER_RESCALED  # noqa: S311 - as above
     _partition(world, Random(seed * 7919 + 2), aim)  # noqa: S311 - as above
     _rescale(world, Random(seed * 7919 + 5))  # noqa: S311 - as above
     with world.alive():

@@ -13,6 +13,7 @@ from lakeward_simulator.disk import SimSpillDisk
 from lakeward_simulator.exchange import SimExchangeTransport
 from lakeward_simulator.executor import SimExecutor
 from lakeward_simulator.lake import SimWriter, stem_of
+from lakeward_simulator.letters import SimRowCheck
 from lakeward_simulator.network import SimTransport
 from lakeward_simulator.partitions import PartitionWriter, SimPartitioner
 from lakeward_simulator.scheduler import Process
@@ -54,9 +55,15 @@ class _Plugins:
         self, task: bytes, table: TableSpec, split: Split, attempt: int, progress: SplitProgress | None = None
     ) -> SimWriter:
         """See `LakePlugin`."""
-        del table
-        before = () if progress is None else progress.files
-        return SimWriter(self._world.lake, stem_of(task, split, attempt), self._world.target_rows, before)
+        before, world = () if progress is None else progress.files, self._world
+        stem = stem_of(task, split, attempt)
+        return SimWriter(world.lake, stem, world.target_rows, before, table_id=table.table_id)
+
+    @staticmethod
+    def row_check(task: bytes, table: TableSpec, split: Split) -> SimRowCheck:
+        """See `CheckingLakePlugin`."""
+        del task
+        return SimRowCheck(table, split)
 
     def partitioner(self, task: bytes, table: TableSpec) -> SimPartitioner:
         """See `PartitioningLakePlugin`."""

@@ -16,6 +16,7 @@ from lakeward_simulator.exchange import ExchangeNetwork
 from lakeward_simulator.faults import AMID, LONG
 from lakeward_simulator.files import SimFiles
 from lakeward_simulator.lake import SimLake
+from lakeward_simulator.letters import is_of_letters
 from lakeward_simulator.partitions import Partitioned
 from lakeward_simulator.rescaling import Rescaling
 from lakeward_simulator.scheduler import Killed, Process, Scheduler, SimClock
@@ -41,6 +42,9 @@ def _go_on() -> bool:
 
 class World:
     """Everything that outlives a process."""
+
+    keeps_letters = False
+    """Whether some rows do not fit, and become dead letters."""
 
     def __init__(self, seed: int, faults: Faults, *, story: bool, upkept: bool = False) -> None:
         """Start empty.
@@ -238,6 +242,10 @@ class World:
 
     def landed(self, table: LakeTable, request: CommitRequest) -> None:
         """A commit has landed."""
+        if is_of_letters(request.path):
+            self.story.note("lake", f"dead letters of {request.round_id}, step {request.step}")
+            self.checks.letters_landed(table, request.path)
+            return
         for coordinator in self.coordinators:
             if coordinator.incarnation == request.incarnation:
                 coordinator.landed.add((request.round_id, request.step))
