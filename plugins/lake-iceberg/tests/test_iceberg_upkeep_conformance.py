@@ -9,6 +9,7 @@ import pytest
 from lakeward_iceberg_kit.clean import CleanPlugin
 from lakeward_lake_iceberg.options import IcebergOptions
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
+from lakeward_testing.lake_rewrite import LakeRewriteConformance
 from lakeward_testing.lake_tables import key_table
 from lakeward_testing.lake_upkeep import LakeUpkeepConformance
 
@@ -28,7 +29,7 @@ class _Upkeep(LakeUpkeepConformance):
         return IcebergOptions(warehouse=str(tmp_path / "warehouse"), compaction_quiet_s=0, compaction_files=3)
 
 
-class TestIcebergUpkeep(_Upkeep):
+class TestIcebergUpkeep(_Upkeep, LakeRewriteConformance):
     """Key tables as Fluss makes them, a partition for each bucket."""
 
     __test__ = True

@@ -9,6 +9,7 @@ import pytest
 from lakeward_lake_paimon.options import PaimonOptions
 from lakeward_lake_paimon.plugin import PaimonLakePlugin
 from lakeward_paimon_kit.rest import TOKEN, RestCatalogServer
+from lakeward_testing.lake_rewrite import LakeRewriteConformance
 from lakeward_testing.lake_tables import key_table
 from lakeward_testing.lake_upkeep import LakeUpkeepConformance
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 
-class TestPaimonUpkeep(LakeUpkeepConformance):
+class TestPaimonUpkeep(LakeUpkeepConformance, LakeRewriteConformance):
     """Key tables as Fluss makes them, with changelog files."""
 
     __test__ = True
@@ -41,7 +42,7 @@ class TestCleanPaimonUpkeep(LakeUpkeepConformance):
         return key_table(system_columns=False, properties={"paimon.changelog-producer": "none"})
 
 
-class TestPaimonUpkeepByRest(LakeUpkeepConformance):
+class TestPaimonUpkeepByRest(LakeUpkeepConformance, LakeRewriteConformance):
     """A commit goes through the catalog."""
 
     __test__ = True

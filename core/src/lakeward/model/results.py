@@ -136,6 +136,22 @@ class CommitRequest:
     complete_ms: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class RewriteRequest:
+    """All rows of an append-only table anew, as one snapshot on its head; offsets and stamp stay as they are.
+
+    `base_snapshot` is the head whose rows were read: with another one by now, the rewrite is refused as a CONFLICT.
+    `incarnation` is whose stamp has to be on the head; None: any, for files that nobody else deletes.
+    """
+
+    path: TablePath
+    table_id: int
+    ids: CommitIds
+    base_snapshot: int
+    files: tuple[LakeFile, ...]
+    incarnation: Incarnation | None = None
+
+
 class CommitOutcome(Enum):
     """The known outcome of a commit; 'unknown' is `OutcomeUnknownError`, 'fenced' is `FencedError`."""
 

@@ -30,6 +30,7 @@ from lakeward.ports.lake import LakeWriter as LakeWriter
 from lakeward.ports.lake import PartitionedRows as PartitionedRows
 from lakeward.ports.lake import Partitioner as Partitioner
 from lakeward.ports.lake import ReadableLake as ReadableLake
+from lakeward.ports.lake import RewritableLake as RewritableLake
 from lakeward.ports.lake import RowCheck as RowCheck
 from lakeward.ports.leases import SnapshotLeases as SnapshotLeases
 from lakeward.ports.source import SizedSource as SizedSource

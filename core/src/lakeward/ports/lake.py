@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lakeward.errors import RowError
     from lakeward.model.batches import SourceBatch
     from lakeward.model.identity import Incarnation, RoundId
-    from lakeward.model.results import CommitIds, CommitOutcome, CommitRequest, LakeFile, LakeHead
+    from lakeward.model.results import CommitIds, CommitOutcome, CommitRequest, LakeFile, LakeHead, RewriteRequest
     from lakeward.model.tables import TablePath, TableSpec
 
 
@@ -147,6 +147,23 @@ class ReadableLake(Protocol):
 
         Raises:
             LakeError: the snapshot, or a file of it, is gone or cannot be read.
+        """
+        ...
+
+
+@runtime_checkable
+class RewritableLake(ReadableLake, Protocol):
+    """What a lake may offer besides `ReadableLake`: to take rows out of an append-only table, for dead letters."""
+
+    def rewrite(self, request: RewriteRequest) -> CommitOutcome:
+        """Replace all rows of a table by those of the request's files, in one snapshot on the head, sent once.
+
+        Older snapshots stay as they are until they expire. No files: the table has no rows then. As of `Lake.commit`,
+        CONFLICT means that nothing of it has landed or ever can.
+
+        Raises:
+            FencedError: the stamp is not the request's incarnation, or the table is another one now.
+            OutcomeUnknownError: it may have landed, or may as long as the head is `base_snapshot`.
         """
         ...
 

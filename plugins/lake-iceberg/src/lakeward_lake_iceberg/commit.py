@@ -30,7 +30,7 @@ from lakeward.model.lake_offsets import (
     pack_offsets,
 )
 from lakeward_lake_iceberg.detail import unpack_detail
-from lakeward_lake_iceberg.manifests import ManifestSet, data_file
+from lakeward_lake_iceberg.manifests import ManifestSet, data_file, live_entries
 from lakeward_lake_iceberg.moved_deletes import live_paths, moved_deletes
 from lakeward_lake_iceberg.moves import MOVES_FILE, pack_moves
 from lakeward_lake_iceberg.offsets import (
@@ -140,6 +140,20 @@ class SnapshotBuilder:
             self._drop_all_but(manifests)
             counts = self._counts([*data, *deletes], removed)
             return self._finish(manifests, Operation.REPLACE, counts, {**summary, MOVES_FILE: path}, {})
+
+    def rewrite(self, files: Collection[LakeFile]) -> Prepared:
+        """Build a snapshot of the rows of these files alone.
+
+        Raises:
+            StorageError: the storage refused; nothing was sent.
+        """
+        with storage_errors(self._metadata.location):
+            data, _ = self._split(files)
+            manifests = self._base()
+            content = ManifestContent.DATA, ManifestContent.DELETES
+            removed = [one.data_file for kind in content for one in live_entries(manifests, self._table.io, kind)]
+            added = self._manifests.added(data, ManifestContent.DATA)
+            return self._finish(added, Operation.OVERWRITE, self._counts(data, removed), {}, {})
 
     def _split(self, files: Collection[LakeFile]) -> tuple[list[DataFile], list[DataFile]]:
         """Return data files and delete files in Iceberg's terms."""

@@ -45,7 +45,7 @@ from lakeward_lake_iceberg.reading_lines import reading_lines
 from lakeward_lake_iceberg.schema import has_system_columns, lake_schema
 from lakeward_lake_iceberg.storage import Storage
 from lakeward_lake_iceberg.task import pack_task
-from lakeward_lake_iceberg.upkeep import Planner, Replacing, check_upkeep_fence
+from lakeward_lake_iceberg.upkeep import Planner, Replacing, check_owner
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from lakeward.model.identity import Incarnation, RoundId
-    from lakeward.model.results import CommitRequest, LakeHead
+    from lakeward.model.results import CommitRequest, LakeHead, RewriteRequest
     from lakeward.model.tables import TablePath, TableSpec
     from lakeward.model.upkeep import FileCounts, UpkeepCommit, UpkeepPlan
     from lakeward.ports import CheckResult, Clock, FileDifference, ServerLake
@@ -65,7 +65,7 @@ _ID_BITS = 62
 
 
 class IcebergLake:
-    """See `lakeward.ports.Lake`, `ReadableLake`, `FileCheckedLake`, `UpkeepLake` and `CountedLake`."""
+    """See `lakeward.ports.Lake`, `RewritableLake`, `FileCheckedLake`, `UpkeepLake` and `CountedLake`."""
 
     name = "iceberg"
 
@@ -157,6 +157,17 @@ class IcebergLake:
         prepared = builder.commit(request, self._storage(table))
         return self._send(request.path, table, prepared, request.ids)
 
+    def rewrite(self, request: RewriteRequest) -> CommitOutcome:
+        """See `lakeward.ports.RewritableLake`."""
+        path = request.path
+        table = self._load(path)
+        check_format(table)
+        check_owner(path, table, request.table_id, request.incarnation)
+        if table.metadata.current_snapshot_id != request.base_snapshot:
+            return CommitOutcome.CONFLICT
+        builder = SnapshotBuilder(table, request.ids, self._clock.wall_ms())
+        return self._send(path, table, builder.rewrite(request.files), request.ids)
+
     def plan_upkeep(self, path: TablePath, upkeep_id: RoundId, most: int) -> UpkeepPlan | None:
         """See `lakeward.ports.UpkeepLake`: data files are merged."""
         table = self._load_own(path, upkeep_id.table_id)
@@ -169,7 +180,7 @@ class IcebergLake:
         """See `lakeward.ports.UpkeepLake`."""
         path, upkeep_id = commit.path, commit.upkeep_id
         table = self._load(path)
-        check_upkeep_fence(path, table, upkeep_id)
+        check_owner(path, table, upkeep_id.table_id, upkeep_id.incarnation)
         if table.metadata.current_snapshot_id != commit.base_snapshot:
             return UpkeepOutcome.CONFLICT
         check_format(table)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
-    from lakeward.model.identity import RoundId
+    from lakeward.model.identity import Incarnation, RoundId
     from lakeward.model.results import LakeFile
     from lakeward.model.tables import TablePath
     from lakeward.model.upkeep import UpkeepCommit
@@ -48,17 +48,17 @@ class Replacement:
     merges: list[Merge] = field(default_factory=list)
 
 
-def check_upkeep_fence(path: TablePath, table: Table, upkeep_id: RoundId) -> None:
-    """Check whose table it is, and whose stamp is on the head.
+def check_owner(path: TablePath, table: Table, table_id: int, incarnation: Incarnation | None) -> None:
+    """Check whose table it is, and whose stamp is on the head; None: anybody's may be.
 
     Raises:
         FencedError: one of them is another one now.
     """
     owner, stamp = table.metadata.properties.get(TABLE_ID), newest_stamp(Ancestry.of(table.metadata))
-    if (owner, stamp) != (str(upkeep_id.table_id), upkeep_id.incarnation):
+    expected = stamp if incarnation is None else incarnation
+    if (owner, stamp) != (str(table_id), expected):
         message = (
-            f"{path}: expected table id {upkeep_id.table_id} with the stamp {upkeep_id.incarnation} on the head, "
-            f"found {owner} with {stamp}"
+            f"{path}: expected table id {table_id} with the stamp {expected} on the head, found {owner} with {stamp}"
         )
         raise FencedError(message, by="" if stamp is None else str(stamp))
 

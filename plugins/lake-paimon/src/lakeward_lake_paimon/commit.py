@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 IDENTIFIER = 2**63 - 1
 """The commit identifier of a commit that belongs to no checkpoint of Flink (`BatchWriteBuilder.COMMIT_IDENTIFIER`)."""
-APPEND, COMPACT = "APPEND", "COMPACT"
+APPEND, COMPACT, OVERWRITE = "APPEND", "COMPACT", "OVERWRITE"
 _MERGE_FROM = 30
 """Small manifests of a base list become one when there are more (Paimon's `manifest.merge-min-count`)."""
 _SMALL = 8 << 20
@@ -174,6 +174,16 @@ def round_change(table: Table, request: CommitRequest, next_sequence: int) -> Ch
     after = max([next_sequence, *(last + 1 for _, last in numbers.values())])
     user, properties = _properties(table, request, after)
     return Change(APPEND, user, properties, entries[False], entries[True])
+
+
+def rewrite_change(table: Table, files: Iterable[LakeFile]) -> Change:
+    """Return the change that replaces all files of a log table. It carries the stamp that is there again."""
+    details = [(file, unpack_detail(file.detail)) for file in files]
+    numbers = _numbered(details, next_sequence(table))
+    added = [_entry(file, detail, detail.total_buckets, *numbers[id(detail)]) for file, detail in details]
+    gone = [entry.taken_away() for entry in table.manifests.live(table.latest).values()]
+    stamp = {} if table.stamp is None else stamp_change(table, table.stamp).properties
+    return Change(OVERWRITE, OWN_USER, stamp, [*gone, *added])
 
 
 def _bucket_counts(table: Table) -> dict[bytes, int]:

@@ -21,7 +21,7 @@ from lakeward.errors import (
 from lakeward.model.results import CommitIds, CommitOutcome
 from lakeward.model.upkeep import UpkeepOutcome
 from lakeward_lake_paimon import files, fitting
-from lakeward_lake_paimon.commit import SnapshotBuilder, next_sequence, round_change, stamp_change
+from lakeward_lake_paimon.commit import SnapshotBuilder, next_sequence, rewrite_change, round_change, stamp_change
 from lakeward_lake_paimon.expire import expire
 from lakeward_lake_paimon.file_checks import wrong_in_files
 from lakeward_lake_paimon.fitting import missing_fields
@@ -35,7 +35,7 @@ from lakeward_lake_paimon.table_schema import new_schema
 from lakeward_lake_paimon.tables import Warehouse
 from lakeward_lake_paimon.task import WriterTask, pack_task
 from lakeward_lake_paimon.tidy import stamp_label
-from lakeward_lake_paimon.upkeep import check_upkeep_fence, compaction_change, plan_compaction
+from lakeward_lake_paimon.upkeep import check_owner, compaction_change, plan_compaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakeward.model.identity import Incarnation, RoundId
-    from lakeward.model.results import CommitRequest, LakeHead
+    from lakeward.model.results import CommitRequest, LakeHead, RewriteRequest
     from lakeward.model.tables import TablePath, TableSpec
     from lakeward.model.upkeep import UpkeepCommit, UpkeepPlan
     from lakeward.ports import CheckResult, Clock, FileDifference, ServerLake
@@ -56,7 +56,7 @@ T = TypeVar("T")
 
 
 class PaimonLake:
-    """See `lakeward.ports.Lake`, `ReadableLake`, `FileCheckedLake` and `UpkeepLake`."""
+    """See `lakeward.ports.Lake`, `RewritableLake`, `FileCheckedLake` and `UpkeepLake`."""
 
     name = "paimon"
 
@@ -173,6 +173,17 @@ class PaimonLake:
             landed = self._create(held, change, request.ids)
         return CommitOutcome.LANDED if landed else CommitOutcome.CONFLICT
 
+    def rewrite(self, request: RewriteRequest) -> CommitOutcome:
+        """See `lakeward.ports.RewritableLake`."""
+        path, head = request.path, request.base_snapshot
+        with hold(self._storage, self._warehouse.location(path), path) as held:
+            table = held.table
+            check_owner(table, request.table_id, request.incarnation)
+            if (table.next_id, request.ids.snapshot_id) != (head + 1, head + 1):
+                return CommitOutcome.CONFLICT
+            landed = self._create(held, rewrite_change(table, request.files), request.ids)
+        return CommitOutcome.LANDED if landed else CommitOutcome.CONFLICT
+
     def plan_upkeep(self, path: TablePath, upkeep_id: RoundId, most: int) -> UpkeepPlan | None:
         """See `lakeward.ports.UpkeepLake`: of key tables, files are merged."""
         table = self._load_own(path, upkeep_id.table_id)
@@ -185,7 +196,7 @@ class PaimonLake:
         path = commit.path
         with hold(self._storage, self._warehouse.location(path), path) as held:
             table = held.table
-            check_upkeep_fence(table, commit.upkeep_id)
+            check_owner(table, commit.upkeep_id.table_id, commit.upkeep_id.incarnation)
             if table.next_id != commit.ids.snapshot_id or table.next_id != (commit.base_snapshot or 0) + 1:
                 return UpkeepOutcome.CONFLICT
             change = compaction_change(table, commit)

@@ -19,7 +19,7 @@ from lakeward_lake_paimon.table_schema import read_schema
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lakeward.model.identity import RoundId
+    from lakeward.model.identity import Incarnation, RoundId
     from lakeward.model.upkeep import UpkeepCommit
     from lakeward_lake_paimon.compaction import Bucket, Merge
     from lakeward_lake_paimon.manifests import DataFile, FileKey
@@ -61,16 +61,17 @@ def compaction_change(table: Table, commit: UpkeepCommit) -> Change | None:
     return Change(COMPACT, OWN_USER, properties, entries)
 
 
-def check_upkeep_fence(table: Table, upkeep_id: RoundId) -> None:
-    """Check whose table it is, and whose stamp is on the head.
+def check_owner(table: Table, table_id: int, incarnation: Incarnation | None) -> None:
+    """Check whose table it is, and whose stamp is on the head; None: anybody's may be.
 
     Raises:
         FencedError: one of them is another one now.
     """
     owner = None if table.owner is None else table.owner.table_id
-    if (owner, table.stamp) != (upkeep_id.table_id, upkeep_id.incarnation):
+    expected = table.stamp if incarnation is None else incarnation
+    if (owner, table.stamp) != (table_id, expected):
         message = (
-            f"{table.path}: expected table id {upkeep_id.table_id} with the stamp {upkeep_id.incarnation} on the head, "
+            f"{table.path}: expected table id {table_id} with the stamp {expected} on the head, "
             f"found {owner} with {table.stamp}"
         )
         raise FencedError(message, by="" if table.stamp is None else str(table.stamp))

@@ -26,7 +26,7 @@ from lakeward.errors import FencedError, LakeError, TableGoneError
 from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.lake_rows import RowConverter
 from lakeward.model.options import Options
-from lakeward.model.results import CommitIds, CommitOutcome, CommitRequest, LakeFile, LakeHead, OffsetCommit
+from lakeward.model.results import CommitIds, CommitOutcome, CommitRequest, LakeFile, LakeHead, OffsetCommit, RewriteRequest
 from lakeward.model.tables import CHANGE_COLUMN, Change, TableBucket, TablePath, TableSpec
 from lakeward.model.upkeep import FileCounts, UpkeepCommit, UpkeepOutcome, UpkeepPlan, UpkeepResult, UpkeepTask
 from lakeward.ports import PartitionedRows
@@ -156,7 +156,7 @@ def _transformed(field: PartitionField, value: Any) -> object:  # noqa: ANN401 -
 
 @dataclass
 class FolderLake:
-    """See `lakeward.ports.Lake`, `UpkeepLake` and `CountedLake`.
+    """See `lakeward.ports.Lake`, `RewritableLake`, `UpkeepLake` and `CountedLake`.
 
     `before_commit` runs between the fence check and the swap.
     `at_upkeep` is called at each step of upkeep, with its name.
@@ -167,6 +167,8 @@ class FolderLake:
     target_bytes: int = 0
     before_commit: Callable[[CommitRequest], None] = lambda _: None
     after_commit: Callable[[CommitRequest], None] = lambda _: None
+    before_rewrite: Callable[[RewriteRequest], None] = lambda _: None
+    after_rewrite: Callable[[RewriteRequest], None] = lambda _: None
     expired: int = 0
     deleted: list[str] = field(default_factory=list)
     merge_from: int = 0
@@ -217,6 +219,32 @@ class FolderLake:
                 return CommitOutcome.CONFLICT
             state["log"].append(_entry(request))
         self.after_commit(request)
+        return CommitOutcome.LANDED
+
+    def read_rows(self, path: TablePath, snapshot_id: int) -> Iterator[pa.RecordBatch]:
+        """See `lakeward.ports.ReadableLake`; rows keep the columns that a source's batch has after the user's."""
+        with self._state(path) as state:
+            columns, log = state["columns"], state["log"]
+            at = next(number for number, entry in enumerate(log, 1) if entry["id"] == snapshot_id)
+            files = [file for file, _ in _live({"log": log[:at]})]
+        for file in files:
+            yield from pa.ipc.open_file(file).read_all().to_batches()
+        if not files:
+            yield pa.RecordBatch.from_pylist([], pa.schema([(name, pa.null()) for name in columns]))
+
+    def rewrite(self, request: RewriteRequest) -> CommitOutcome:
+        """See `lakeward.ports.RewritableLake`."""
+        self.before_rewrite(request)
+        with self._state(request.path) as state:
+            stamp = _stamp(state)
+            if state["table_id"] != request.table_id or stamp != (request.incarnation or stamp):
+                message = f"{request.path}: expected the stamp {request.incarnation}, found {stamp}"
+                raise FencedError(message, str(stamp))
+            if state["log"][-1]["id"] != request.base_snapshot:
+                return CommitOutcome.CONFLICT
+            files = [file.path for file in request.files]
+            state["log"].append({"id": request.ids.snapshot_id, "rewritten": True, "files": files})
+        self.after_rewrite(request)
         return CommitOutcome.LANDED
 
     def find(self, path: TablePath, round_id: RoundId, step: int) -> int | None:
@@ -454,6 +482,8 @@ def _live(state: dict[str, Any]) -> list[tuple[str, str]]:
     live: dict[str, str] = {}
     for entry in state["log"]:
         details = entry.get("details", {})
+        if entry.get("rewritten"):
+            live.clear()
         if (replaces := entry.get("replaces")) is None:
             live |= {file: details.get(file, "") for file in entry.get("files", ())}
             continue
