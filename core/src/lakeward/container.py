@@ -20,7 +20,11 @@ from lakeward.config.tables import modes_of, table_rules
 from lakeward.coordinator.checkpoints.known import KnownCheckpoints
 from lakeward.coordinator.checkpoints.restorer import Restorer
 from lakeward.coordinator.commits.cleaner import Cleaner
+from lakeward.coordinator.commits.committer import Committer
 from lakeward.coordinator.commits.fence import CommitFence
+from lakeward.coordinator.commits.letter_committer import LetterCommitter
+from lakeward.coordinator.commits.letter_rewriter import LetterRewriter
+from lakeward.coordinator.commits.replayer import LetterReplayer
 from lakeward.coordinator.commits.round_committer import RoundCommitter, commit_pauses
 from lakeward.coordinator.commits.upkeep import UpkeepCommitter
 from lakeward.coordinator.effects.clean import Cleaning
@@ -85,6 +89,7 @@ from lakeward.storage.commit_records import CommitRecords
 from lakeward.storage.round_journal import JournalStore
 from lakeward.storage.service_state import ServiceStateStore
 from lakeward.storage.small_files import SmallFiles
+from lakeward.subtask.replay import RowReplay
 from lakeward.subtask.run import run_task
 from lakeward.subtask.upkeep import run_upkeep
 from lakeward.threads import ThreadExecutor
@@ -302,16 +307,44 @@ class ServiceContainer(containers.DeclarativeContainer):
         settings=settings,
     )
     lag = providers.Singleton(LagAfterCommit, source, clock, tables, settings.lake.commit_timeout_s)
+    sender = providers.Singleton(
+        Committer, source, lake, clock, providers.Callable(commit_pauses, settings.service, settings.lake)
+    )
+    letters = providers.Singleton(
+        LetterCommitter,
+        incarnation,
+        source,
+        lake,
+        components.provided.journals,
+        sender,
+        providers.Singleton(LetterRewriter, lake, providers.Callable(partial, load, LAKE_GROUP, settings.lake.type)),
+    )
     committer = providers.Singleton(
         RoundCommitter,
         incarnation=incarnation,
         clock=clock,
-        source=source,
         lake=lake,
         journals=components.provided.journals,
         committed=components.provided.committed,
         fence=fence,
-        pauses=providers.Callable(commit_pauses, settings.service, settings.lake),
+        committer=sender,
+        letters=letters,
+    )
+    replayer = providers.Singleton(
+        LetterReplayer,
+        source=source,
+        lake=lake,
+        journals=components.provided.journals,
+        committer=sender,
+        letters=letters,
+        fence=fence,
+        settings=settings,
+        write=providers.Singleton(
+            RowReplay,
+            providers.Callable(partial, load, SOURCE_GROUP),
+            providers.Callable(partial, load, LAKE_GROUP),
+            clock,
+        ),
     )
     opener = providers.Singleton(
         TableOpener,
@@ -322,7 +355,7 @@ class ServiceContainer(containers.DeclarativeContainer):
         restorer=restorer,
         cleaner=cleaner,
         policy=policy,
-        letters=committer.provided.letters,
+        replayer=replayer,
     )
     planning = providers.Singleton(
         Planning,
@@ -439,6 +472,7 @@ class ServiceContainer(containers.DeclarativeContainer):
             executor=executor,
             upkeep=upkeep,
             upkeep_jobs=upkeep_jobs,
+            replayer=replayer,
             housekeeping=housekeeping,
         ),
         ending=providers.Singleton(

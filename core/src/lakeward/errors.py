@@ -302,6 +302,13 @@ class NewerSourceError(TableError):
         return named
 
 
+class NotReplayedError(TableError):
+    """A dead letter stays: its record may be in the lake, or a newer version of its key; delete it, or leave it."""
+
+    code = "LW-414"
+    permanent = True
+
+
 class LeaseError(LakewardError):
     """A lease backend failed; the message names the backend."""
 

@@ -256,6 +256,7 @@ def _options(
         paused=lambda: exchange.control().paused,
         resumed=lambda: exchange.control().resumed,
         upkeep=lambda: exchange.control().upkeep,
+        replay=lambda: exchange.control().replay,
         on_report=on_report,
         on_round=on_round,
         complete_ms=complete_ms,

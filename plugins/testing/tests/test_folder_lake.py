@@ -11,8 +11,8 @@ import pytest
 from lakeward_service_kit.folder_tables import read_each_snapshot, read_partitioned
 from lakeward_testing.folder_lake import FolderLake, FolderLakePlugin, FolderOptions
 from lakeward_testing.lake_partitions import LakePartitionConformance
-from lakeward_testing.lake_rewrite import LakeRewriteConformance
 from lakeward_testing.lake_resume import LakeResumeConformance
+from lakeward_testing.lake_rewrite import LakeRewriteConformance
 from lakeward_testing.lake_tables import COLUMNS
 from lakeward_testing.lake_upkeep import LakeUpkeepConformance
 

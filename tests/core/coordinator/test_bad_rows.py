@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from lakeward.coordinator.commits.committer import Committer
 from lakeward.coordinator.commits.letter_committer import LetterCommitter, pending
+from lakeward.coordinator.commits.letter_rewriter import LetterRewriter
 from lakeward.errors import LakeError, RowError
 from lakeward.model.dead_letters import KIND, path_of
 from lakeward.model.identity import RoundId
@@ -29,6 +30,7 @@ from lakeward_service_kit.service_world import SCHEMA, let_writes_end
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
 from lakeward_testing.clock import FakeClock
+from lakeward_testing.folder_lake import FolderLakePlugin
 from lakeward_testing.lake_tables import log_table
 from lakeward_testing.waiting import LIMIT_S, until
 
@@ -295,7 +297,8 @@ def test_letters_of_an_overtaken_start_that_came_after_a_look_at_another_table_a
     """Until a table has this start's stamp, an earlier one may commit to it, and write its journal."""
     store, lake = JournalStore(SmallFiles(str(world.directory / "state")), "svc"), world.lake
     source, clock = EmbeddedSource(world.store), FakeClock()
-    ours = LetterCommitter(SECOND, source, lake, store, Committer(source, lake, clock))
+    rewriter = LetterRewriter(lake, FolderLakePlugin)
+    ours = LetterCommitter(SECOND, source, lake, store, Committer(source, lake, clock), rewriter)
     ours.finish(log_table(path=TablePath("t", "other"), table_id=1))
 
     table, round_id = log_table(path=TablePath("t", "bad"), table_id=7), RoundId(FIRST, 7, 3, 1)
@@ -321,7 +324,8 @@ def test_the_journals_are_read_once_for_a_table_of_which_none_names_letters(worl
 
     store = Counted(SmallFiles(str(world.directory / "state")), "svc")
     source = EmbeddedSource(world.store)
-    ours = LetterCommitter(SECOND, source, world.lake, store, Committer(source, world.lake, FakeClock()))
+    rewriter = LetterRewriter(world.lake, FolderLakePlugin)
+    ours = LetterCommitter(SECOND, source, world.lake, store, Committer(source, world.lake, FakeClock()), rewriter)
     table = log_table(path=TablePath("t", "bad"), table_id=7)
     for _ in range(3):
         ours.finish(table)

@@ -25,7 +25,7 @@ BUCKET = TableBucket(7, 4, 1)
 @pytest.fixture
 def letters(tmp_path: Path) -> DeadLetterFiles:
     task, split = json.dumps([str(tmp_path), 1 << 30]).encode(), LogSplit("s", BUCKET, (), 0, 0)
-    return DeadLetterFiles(partial(FolderLakePlugin().writer, task, table_of(log_table()), split, 1), BUCKET, "r/1-1-1")
+    return DeadLetterFiles(partial(FolderLakePlugin().writer, task, table_of(log_table()), split, 1), split, "r/1-1-1")
 
 
 def add(letters: DeadLetterFiles, *offsets: int) -> None:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakeward.model.batches import batch_schema, log_records
-from lakeward.model.tables import NO_TIME_MS, OFFSET_COLUMN, TIMESTAMP_COLUMN, Change, TablePath
+from lakeward.model.splits import SnapshotSplit
+from lakeward.model.tables import NO_TIME_MS, OFFSET_COLUMN, RESERVED_COLUMNS, TIMESTAMP_COLUMN, Change, TablePath
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+    from datetime import datetime
 
     from lakeward.errors import RowError
     from lakeward.model.results import LakeFile
-    from lakeward.model.tables import TableBucket, TableSpec
+    from lakeward.model.splits import Split
+    from lakeward.model.tables import TableSpec
 
 KIND = "dead_letters"
 """`LakeFile.kind` of a file of dead letters; their own lake table has it as `data`."""
@@ -33,13 +39,17 @@ SCHEMA = pa.schema(
         pa.field("offset", pa.int64()),
         pa.field("source_time", pa.timestamp("us", tz="UTC")),
         pa.field("round", pa.string()),
+        pa.field("log_offset", pa.int64()),
     ]
 )
 """`row` is an Arrow IPC stream of the row, as a source's batch has it; `json` its columns, null where JSON has none.
 
 `partition_id`, `bucket` and `offset` are the source's (-1: a row of a KV snapshot); `source_time` is null if unknown.
+`log_offset` is that of the snapshot, and null in a row of a log, or where an earlier release wrote the letter.
 """
 LETTERS = batch_schema(SCHEMA)
+_IDENTITY = ("partition_id", "bucket", "offset", "round", "row")
+DIGEST_BYTES = 16
 
 
 def path_of(path: TablePath) -> TablePath:
@@ -67,10 +77,9 @@ def table_of(table: TableSpec) -> TableSpec:
     )
 
 
-def letters_of(
-    records: pa.RecordBatch, errors: Collection[RowError], bucket: TableBucket, round_name: str
-) -> pa.RecordBatch:
-    """Return the dead letters of records, as a source's batch of their own table; an error for each record."""
+def letters_of(records: pa.RecordBatch, errors: Collection[RowError], split: Split, round_name: str) -> pa.RecordBatch:
+    """Return the dead letters of a split's records, as a source's batch of their own table; an error for each."""
+    bucket = split.bucket
     count = records.num_rows
     single = [records.slice(row, 1) for row in range(count)]
     # An IPC stream is a schema and then batches; its end needs no mark. A writer for each row takes much longer.
@@ -87,10 +96,82 @@ def letters_of(
         records.column(OFFSET_COLUMN).to_pylist(),
         [None if time == NO_TIME_MS * 1000 else time for time in times],
         [round_name] * count,
+        [split.log_offset if isinstance(split, SnapshotSplit) else None] * count,
     ]
     arrays = [pa.array(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)]
     rows = pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
-    return log_records(LETTERS, rows, Change.APPEND, 0, NO_TIME_MS)
+    return as_source(rows)
+
+
+def as_source(letters: pa.RecordBatch) -> pa.RecordBatch:
+    """Return letters as a source's batch of their own table, which a writer takes."""
+    return log_records(batch_schema(letters.schema), letters, Change.APPEND, 0, NO_TIME_MS)
+
+
+def read_back(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return letters that a lake gives, in the columns that they were written in; those of others stay.
+
+    A column that the lake's table has not, as an earlier release made it, is missing here too.
+    """
+    own = [field for field in SCHEMA if field.name in rows.schema.names]
+    others = [field for field in rows.schema if field.name not in {*SCHEMA.names, *RESERVED_COLUMNS}]
+    schema = pa.schema([*own, *others])
+    columns = [rows.column(field.name).cast(field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+@dataclass(frozen=True, slots=True)
+class LetterFilter:
+    """Which letters are meant; None: whatever they have. A time is that of the source, in UTC."""
+
+    column: str | None = None
+    code: str | None = None
+    before: datetime | None = None
+
+    def of(self, letters: pa.RecordBatch) -> pa.RecordBatch:
+        """Return those that are meant; one whose time nobody knows is before none."""
+        for name, wanted in (("column_name", self.column), ("code", self.code)):
+            if wanted is not None:
+                letters = letters.filter(pc.equal(letters.column(name), wanted))
+        if self.before is not None:
+            letters = letters.filter(pc.less(letters.column("source_time"), self.before))
+        return letters
+
+
+class Reason(NamedTuple):
+    """Why a letter is one: its columns of these names; `column_name` is None where it stays as it was."""
+
+    cause: str
+    code: str
+    column_name: str | None = None
+
+
+class ReplayRequest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The newest request to replay letters of a table, and how often any was `asked` for; fields as `LetterFilter`."""
+
+    asked: int = 0
+    column: str | None = None
+    code: str | None = None
+
+    def again(self, wanted: LetterFilter) -> ReplayRequest:
+        """Return the next request."""
+        return ReplayRequest(self.asked + 1, wanted.column, wanted.code)
+
+    @property
+    def wanted(self) -> LetterFilter:
+        """Which letters are meant."""
+        return LetterFilter(self.column, self.code)
+
+
+NEVER_ASKED = ReplayRequest()
+
+
+def digests(letters: pa.RecordBatch) -> list[bytes]:
+    """Return what tells each letter from all others, whatever its cause is said to be: `DIGEST_BYTES` bytes."""
+    return [
+        blake2b(repr(values[:-1]).encode() + values[-1], digest_size=DIGEST_BYTES).digest()
+        for values in zip(*(letters.column(name).to_pylist() for name in _IDENTITY), strict=True)
+    ]
 
 
 def split_files(files: Iterable[LakeFile]) -> tuple[tuple[LakeFile, ...], tuple[LakeFile, ...]]:

@@ -51,13 +51,16 @@ def _parse_incarnation(text: str) -> Incarnation:
 
 UPKEEP = -1
 """The epoch of a job of upkeep, which the source has not asked for; no round has it."""
+REPLAY = -2
+"""The epoch of a replay of dead letters, with the number of the round that it comes before; no round has it."""
+_NAMES = {UPKEEP: "upkeep", REPLAY: "replay"}
 
 
 @dataclass(frozen=True, slots=True)
 class RoundId:
     """One pass over one table. Text: `<incarnation>/<table id>-<epoch>-<number>`; `number` grows with every try.
 
-    A job of upkeep has such an id too, with the epoch `UPKEEP` and numbers of its own.
+    A job of upkeep has such an id too, with the epoch `UPKEEP` and numbers of its own, and so has a replay.
     """
 
     incarnation: Incarnation
@@ -68,7 +71,7 @@ class RoundId:
     @property
     def name(self) -> str:
         """The part after the incarnation."""
-        return f"{self.table_id}-{'upkeep' if self.is_upkeep else self.epoch}-{self.number}"
+        return f"{self.table_id}-{_NAMES.get(self.epoch, self.epoch)}-{self.number}"
 
     @property
     def is_upkeep(self) -> bool:

@@ -8,7 +8,7 @@ commands that speak of two tables never write the same file.
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -17,6 +17,7 @@ import structlog
 
 from lakeward.errors import CorruptFileError, LakewardError, StorageError
 from lakeward.local_files import is_local, locked, make_private
+from lakeward.model.dead_letters import NEVER_ASKED, LetterFilter, ReplayRequest
 from lakeward.observe.files import file_at, read_small, replace_file, replace_small, service_folder, store_at
 from lakeward.repeated_failure import RepeatedFailure
 
@@ -40,12 +41,13 @@ class Control:
 
     `paused` are tables (`db.table`) on which no round may be started. `resumed` counts, by table, how often
     `lakeward tables resume` was called, `upkeep` how often `lakeward upkeep run`: a number that has changed is a new
-    request.
+    request. So it is with that of `replay`, which also has the letters that `lakeward deadletters replay` meant last.
     """
 
     paused: frozenset[str] = frozenset()
     resumed: Mapping[str, int] = field(default_factory=dict)
     upkeep: Mapping[str, int] = field(default_factory=dict)
+    replay: Mapping[str, ReplayRequest] = field(default_factory=dict)
 
 
 class _Document(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -53,6 +55,7 @@ class _Document(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     paused: list[str]
     resumed: dict[str, int] = msgspec.field(default_factory=dict)
     upkeep: dict[str, int] = msgspec.field(default_factory=dict)
+    replay: dict[str, ReplayRequest] = msgspec.field(default_factory=dict)
 
 
 class _TableDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -61,6 +64,7 @@ class _TableDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=T
     paused: bool
     resumed: int
     upkeep: int = 0
+    replay: ReplayRequest = NEVER_ASKED
 
 
 _DOCUMENTS = msgspec.json.Decoder(_Document)
@@ -111,14 +115,15 @@ def read_control(root: str, service: str) -> Control:
     except msgspec.MsgspecError as error:
         raise CorruptFileError(file, "a control file", str(error)) from error
     _check_version(document.version, file)
-    return Control(frozenset(document.paused), document.resumed, document.upkeep)
+    return Control(frozenset(document.paused), document.resumed, document.upkeep, document.replay)
 
 
 def _of_tables(documents: Iterable[_TableDocument]) -> Control:
     known = list(documents)
     paused = frozenset(each.table for each in known if each.paused)
     resumed = {each.table: each.resumed for each in known if each.resumed}
-    return Control(paused, resumed, {each.table: each.upkeep for each in known if each.upkeep})
+    upkeep = {each.table: each.upkeep for each in known if each.upkeep}
+    return Control(paused, resumed, upkeep, {each.table: each.replay for each in known if each.replay.asked})
 
 
 def _table_documents(root: str, service: str) -> Iterator[_TableDocument]:
@@ -178,7 +183,25 @@ def ask_upkeep(root: str, service: str, table: TablePath) -> None:
     with _locked(folder):
         control = read_control(root, service)
         asked = {**control.upkeep, str(table): control.upkeep.get(str(table), 0) + 1}
-        _write(folder, control.paused, control.resumed, asked)
+        _write(folder, replace(control, upkeep=asked))
+
+
+def ask_replay(root: str, service: str, table: TablePath, wanted: LetterFilter) -> None:
+    """Request that dead letters of a table are replayed before its next round; a later request takes its place.
+
+    Errors as `pause`.
+    """
+    name = str(table)
+    if not is_local(root):
+        file, before = _table_file(root, service, name)
+        after = msgspec.structs.replace(before, replay=before.replay.again(wanted))
+        replace_small(root, service, file, msgspec.json.encode(after))
+        return
+    folder = service_folder(root, service)
+    with _locked(folder):
+        control = read_control(root, service)
+        asked = control.replay.get(name, NEVER_ASKED).again(wanted)
+        _write(folder, replace(control, replay={**control.replay, name: asked}))
 
 
 def _change(root: str, service: str, table: TablePath, *, paused: bool) -> bool:
@@ -193,12 +216,13 @@ def _change(root: str, service: str, table: TablePath, *, paused: bool) -> bool:
             resumed[str(table)] = resumed.get(str(table), 0) + 1
         elif after == before:
             return False
-        _write(folder, after, resumed, control.upkeep)
+        _write(folder, replace(control, paused=after, resumed=resumed))
         return after != before
 
 
-def _write(folder: Path, paused: frozenset[str], resumed: Mapping[str, int], upkeep: Mapping[str, int]) -> None:
-    document = _Document(VERSION, sorted(paused), dict(resumed), dict(upkeep))
+def _write(folder: Path, control: Control) -> None:
+    plain = dict(control.resumed), dict(control.upkeep), dict(control.replay)
+    document = _Document(VERSION, sorted(control.paused), *plain)
     replace_file(folder / CONTROL_FILE, msgspec.json.encode(document))
 
 

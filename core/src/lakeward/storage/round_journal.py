@@ -55,6 +55,9 @@ class RoundJournal(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `letters_prefix` is that of the round's dead letters, empty where it writes none; `letters` are those of its newest
     commit, until they have landed.
+
+    Of a replay of dead letters, `letters_prefix` is that of their table, which is written anew, and `replayed` are the
+    digests of those whose rows its commit has; they are taken out once that has landed.
     """
 
     incarnation: str
@@ -71,6 +74,7 @@ class RoundJournal(msgspec.Struct, frozen=True, omit_defaults=True):
     writes_for_ms: int | None = None
     letters_prefix: str = ""
     letters: PendingLetters | None = None
+    replayed: bytes = b""
 
     @classmethod
     def begun(
@@ -91,7 +95,9 @@ class RoundJournal(msgspec.Struct, frozen=True, omit_defaults=True):
         if not self.letters_prefix:
             return None
         path, prefix = path_of(self.path), self.letters_prefix
-        return msgspec.structs.replace(self, path=path, file_prefix=prefix, commits=(), letters_prefix="", letters=None)
+        return msgspec.structs.replace(
+            self, path=path, file_prefix=prefix, commits=(), letters_prefix="", letters=None, replayed=b""
+        )
 
 
 _JOURNALS = msgspec.msgpack.Decoder(RoundJournal)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from lakeward.errors import RowError
     from lakeward.model.results import LakeFile
-    from lakeward.model.tables import TableBucket
+    from lakeward.model.splits import Split
     from lakeward.ports import LakeWriter
 
 HELD_BYTES = 8 << 20
@@ -26,10 +26,10 @@ HELD_BYTES = 8 << 20
 class DeadLetterFiles:
     """Files of letters. Those up to the last `mark` belong to the position that the split can be read again from."""
 
-    def __init__(self, open_writer: Callable[[], LakeWriter], bucket: TableBucket, round_name: str) -> None:
+    def __init__(self, open_writer: Callable[[], LakeWriter], split: Split, round_name: str) -> None:
         """Write nothing yet; each file has a writer of its own."""
         self._open_writer = open_writer
-        self._bucket = bucket
+        self._split = split
         self._round_name = round_name
         self._held: list[pa.RecordBatch] = []
         self._marked = 0
@@ -42,7 +42,7 @@ class DeadLetterFiles:
 
     def add(self, records: pa.RecordBatch, errors: Collection[RowError]) -> None:
         """Take rows that do not fit, and an error for each."""
-        self._held.append(letters_of(records, errors, self._bucket, self._round_name))
+        self._held.append(letters_of(records, errors, self._split, self._round_name))
         if sum(letters.nbytes for letters in self._held) >= HELD_BYTES:
             after = self._held[self._marked :]
             self._write_marked()

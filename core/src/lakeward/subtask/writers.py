@@ -58,7 +58,7 @@ def row_filter(lake: LakePlugin, deploy: Deploy, table: TableSpec, progress: Spl
     letters, bucket = rules.letters, progress.split.bucket
     split = LogSplit(progress.split.split_id, TableBucket(bucket.table_id, None, bucket.bucket), (), 0, 0)
     open_writer = partial(lake.writer, letters.lake_task, unpack_table(letters.table), split, deploy.attempt)
-    files = DeadLetterFiles(open_writer, bucket, letters.round_name)
+    files = DeadLetterFiles(open_writer, progress.split, letters.round_name)
     return RowFilter(table.path, progress, check, rules.most, files)
 
 

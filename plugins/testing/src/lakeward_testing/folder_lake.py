@@ -26,7 +26,15 @@ from lakeward.errors import FencedError, LakeError, TableGoneError
 from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.lake_rows import RowConverter
 from lakeward.model.options import Options
-from lakeward.model.results import CommitIds, CommitOutcome, CommitRequest, LakeFile, LakeHead, OffsetCommit, RewriteRequest
+from lakeward.model.results import (
+    CommitIds,
+    CommitOutcome,
+    CommitRequest,
+    LakeFile,
+    LakeHead,
+    OffsetCommit,
+    RewriteRequest,
+)
 from lakeward.model.tables import CHANGE_COLUMN, Change, TableBucket, TablePath, TableSpec
 from lakeward.model.upkeep import FileCounts, UpkeepCommit, UpkeepOutcome, UpkeepPlan, UpkeepResult, UpkeepTask
 from lakeward.ports import PartitionedRows

@@ -3,10 +3,10 @@
 Fixtures as of `LakeConformance`: `plugin`, `options` and `read_table`.
 """
 
-# ruff: noqa: S101, D102, PLR2004 - these are tests: they assert, and a name states its fact
+# ruff: noqa: S101, D102 - these are tests: they assert, and a name states its fact
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 import pytest
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
     from lakeward.hooks.plugins import LakePlugin
     from lakeward.model.identity import Incarnation
+    from lakeward.ports import Lake, RewritableLake
+
+    class RewrittenLake(Lake, RewritableLake, Protocol):
+        """A lake that offers it."""
 
     ReadTable = Callable[[TablePath], pa.Table]
 
@@ -53,7 +57,7 @@ class LakeRewriteConformance(Conformance):
         lake.close()
 
     def test_the_rows_of_a_rewrite_are_those_of_the_table_and_offsets_and_stamp_stay(
-        self, plugin: LakePlugin, rewritable: Any, read_table: ReadTable
+        self, plugin: LakePlugin, rewritable: RewrittenLake, read_table: ReadTable
     ) -> None:
         before = head_of(rewritable, _TABLE.path)
         check_landed(rewritable.rewrite(_request(rewritable, _written(plugin, rewritable, (3, 5), 3))))
@@ -62,11 +66,13 @@ class LakeRewriteConformance(Conformance):
         for name in ("table_id", "stamp", "commit", "own"):
             expected, found = getattr(before, name), getattr(after, name)
             assert found == expected, mismatch(f"head after rewrite: {name}", expected, found)
-        read = [number for batch in rewritable.read_rows(_TABLE.path, after.snapshot_id) for number in batch["id"].to_pylist()]
+        assert after.snapshot_id is not None, mismatch("head after rewrite: snapshot_id", "a snapshot", None)
+        batches = rewritable.read_rows(_TABLE.path, after.snapshot_id)
+        read = [number for batch in batches for number in batch.column("id").to_pylist()]
         assert sorted(read) == [3, 5], mismatch("read_rows after rewrite", [3, 5], read)
 
     def test_a_rewrite_without_files_leaves_no_row_and_later_rounds_add_theirs(
-        self, plugin: LakePlugin, rewritable: Any, read_table: ReadTable
+        self, plugin: LakePlugin, rewritable: RewrittenLake, read_table: ReadTable
     ) -> None:
         check_landed(rewritable.rewrite(_request(rewritable, None)))
         _check_ids(read_table, [])
@@ -75,7 +81,7 @@ class LakeRewriteConformance(Conformance):
 
     @upsert
     def test_a_round_that_was_written_before_a_rewrite_is_committed_after_it(
-        self, plugin: LakePlugin, rewritable: Any, read_table: ReadTable
+        self, plugin: LakePlugin, rewritable: RewrittenLake, read_table: ReadTable
     ) -> None:
         later = _written(plugin, rewritable, (8, 9), 5)
         check_landed(rewritable.rewrite(_request(rewritable, _written(plugin, rewritable, (3,), 6))))
@@ -84,7 +90,7 @@ class LakeRewriteConformance(Conformance):
 
     @chaos
     def test_a_rewrite_of_rows_that_are_not_the_heads_any_more_is_a_conflict(
-        self, plugin: LakePlugin, rewritable: Any, read_table: ReadTable
+        self, plugin: LakePlugin, rewritable: RewrittenLake, read_table: ReadTable
     ) -> None:
         late = _request(rewritable, _written(plugin, rewritable, (3,), 7))
         check_landed(rewritable.commit(_written(plugin, rewritable, (8, 9), 8).request()))
@@ -94,7 +100,7 @@ class LakeRewriteConformance(Conformance):
 
     @chaos
     def test_a_rewrite_of_a_start_that_was_overtaken_is_refused(
-        self, plugin: LakePlugin, rewritable: Any, read_table: ReadTable
+        self, plugin: LakePlugin, rewritable: RewrittenLake, read_table: ReadTable
     ) -> None:
         written = _written(plugin, rewritable, (3,), 9)
         rewritable.stamp(_TABLE.path, incarnation(2000))
@@ -103,7 +109,7 @@ class LakeRewriteConformance(Conformance):
         _check_ids(read_table, [2, 3, 4, 5])
 
 
-def _written(plugin: LakePlugin, lake: Any, ids: Sequence[int], number: int) -> TieringRound:  # noqa: ANN401 - a `Lake`
+def _written(plugin: LakePlugin, lake: Lake, ids: Sequence[int], number: int) -> TieringRound:
     """Return a round whose rows are written."""
     tiering = TieringRound(plugin, lake, _TABLE, incarnation(), number)
     rows = [{"id": one, "name": f"n{one}"} for one in ids]
@@ -112,7 +118,7 @@ def _written(plugin: LakePlugin, lake: Any, ids: Sequence[int], number: int) -> 
 
 
 def _request(
-    lake: Any,  # noqa: ANN401 - a `Lake`
+    lake: RewrittenLake,
     written: TieringRound | None,
     who: Incarnation | None = None,
 ) -> RewriteRequest:

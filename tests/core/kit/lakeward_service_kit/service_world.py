@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lakeward.coordinator.service.service import Service, ServiceEnd
+    from lakeward.model.dead_letters import ReplayRequest
     from lakeward.model.status import RoundReport, ServiceReport
     from lakeward.ports import Clock
 
@@ -141,6 +142,7 @@ class World:
     paused: frozenset[str] = frozenset()
     resumed: Mapping[str, int] = field(default_factory=dict)
     upkeep: Mapping[str, int] = field(default_factory=dict)
+    replay: Mapping[str, ReplayRequest] = field(default_factory=dict)
     container: ServiceContainer = field(init=False)
     """Of the service that was made last."""
 
@@ -211,6 +213,7 @@ class World:
             paused=lambda: self.paused,
             resumed=lambda: self.resumed,
             upkeep=lambda: self.upkeep,
+            replay=lambda: self.replay,
             on_report=self.reports.append,
             on_round=self.rounds.append,
             host="127.0.0.1",

@@ -371,7 +371,7 @@ class Cleaner:
 
         No dead letters wait for their commit any more: it has landed, or that of their table never can.
         """
-        self._journals.write(structs.replace(journal, letters=None))
+        self._journals.write(structs.replace(journal, letters=None, replayed=b""))
         self._sweep_later(journal)
 
     def _sweep_later(self, journal: RoundJournal) -> None:

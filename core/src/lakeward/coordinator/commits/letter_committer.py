@@ -12,8 +12,10 @@ import structlog
 from msgspec import structs
 
 from lakeward.coordinator.commits.committer import CommitWork
+from lakeward.coordinator.commits.letter_rewriter import Change
 from lakeward.errors import SchemaMismatchError, TableGoneError
 from lakeward.model import dead_letters
+from lakeward.model.dead_letters import DIGEST_BYTES
 from lakeward.model.identity import RoundId
 from lakeward.model.tables import TableBucket
 from lakeward.storage.commit_records import stored_offsets
@@ -23,12 +25,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from lakeward.coordinator.commits.committer import Committer
+    from lakeward.coordinator.commits.letter_rewriter import LetterRewriter
+    from lakeward.model.dead_letters import Reason
     from lakeward.model.identity import Incarnation
     from lakeward.model.results import LakeFile, LakeHead
     from lakeward.model.tables import TablePath, TableSpec
     from lakeward.ports import Lake, Source
     from lakeward.storage.round_journal import JournalStore, RoundJournal
 
+REPLAY_STEP = 1
+"""The step of the one commit of a replay."""
 _RECOVERED = 0
 """The step of a commit that a later start makes; those of rounds begin at 1."""
 _log = structlog.get_logger("lakeward.committer")
@@ -43,14 +49,21 @@ def pending(step: int, offsets: Mapping[TableBucket, int], files: Iterable[LakeF
 class LetterCommitter:
     """The tables of dead letters of one start."""
 
-    def __init__(
-        self, incarnation: Incarnation, source: Source, lake: Lake, journals: JournalStore, committer: Committer
+    def __init__(  # noqa: PLR0917 - whose start it is, then what it works with
+        self,
+        incarnation: Incarnation,
+        source: Source,
+        lake: Lake,
+        journals: JournalStore,
+        committer: Committer,
+        rewriter: LetterRewriter,
     ) -> None:
         self._incarnation = incarnation
         self._source = source
         self._lake = lake
         self._journals = journals
         self._committer = committer
+        self._rewriter = rewriter
         self._none_wait: set[TablePath] = set()
         """Tables of which no journal names letters: looked up after this start's stamp, so no earlier one adds any."""
 
@@ -102,22 +115,42 @@ class LetterCommitter:
         )
         return structs.replace(journal, letters=None)
 
-    def finish(self, table: TableSpec) -> None:
-        """Commit the letters of earlier rounds of a table whose own commits have landed; its stamp is this start's.
+    def take_out(self, table: TableSpec, journal: RoundJournal, reasons: Mapping[bytes, Reason]) -> RoundJournal:
+        """Take out the letters that a journal names as replayed, and give others a new reason; return it without them.
 
-        A commit that has not landed may still do so, until a later one has: its letters stay in the journal until then,
-        and go with the round's other files. Raises as `commit`.
+        The commit that has their rows has landed. Raises as `LetterRewriter.rewrite`, and as `open`.
+        """
+        path = self.open(table).path
+        data = journal.replayed
+        gone = frozenset(data[at : at + DIGEST_BYTES] for at in range(0, len(data), DIGEST_BYTES))
+        self._rewriter.rewrite(path, journal.round_id, Change(gone, reasons), self._incarnation)
+        done = structs.replace(journal, replayed=b"")
+        self._journals.write(done)
+        return done
+
+    def finish(self, table: TableSpec) -> None:
+        """Do what earlier rounds and replays of a table have left whose own commits have landed.
+
+        Letters of rounds are committed, those that were replayed are taken out; the table's stamp is this start's. A
+        commit that has not landed may still do so, until a later one has: its letters stay in the journal until then,
+        and go with the round's other files. Raises as `commit` and `take_out`.
         """
         if table.path in self._none_wait:
             return
         of_table = [one for one in self._journals.list() if (one.path, one.table_id) == (table.path, table.table_id)]
-        waiting = [(one, one.letters) for one in of_table if one.letters is not None]
+        waiting = [one for one in of_table if one.letters is not None or one.replayed]
         if not waiting:
             self._none_wait.add(table.path)
-        for journal, letters in waiting:
-            if self._lake.find(table.path, journal.round_id, letters.step) is not None:
+        for journal in waiting:
+            step = REPLAY_STEP if journal.letters is None else journal.letters.step
+            if self._lake.find(table.path, journal.round_id, step) is None:
+                continue
+            if journal.letters is not None:
                 _log.info("commits the dead letters of an earlier round", round=str(journal.round_id))
                 self._journals.write(self.commit(table, journal, lambda: None))
+            else:
+                _log.info("takes out the dead letters of an earlier replay", round=str(journal.round_id))
+                self.take_out(table, journal, {})
 
     def _found(self, journal: RoundJournal, letters: PendingLetters, head: LakeHead) -> bool:
         """Return whether they have landed. The stamp is this start's, so that no earlier try of another one can."""

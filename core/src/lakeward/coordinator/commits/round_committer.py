@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import structlog
 from msgspec import structs
 
-from lakeward.coordinator.commits.committer import TRIES, Committer, CommitWork
-from lakeward.coordinator.commits.letter_committer import LetterCommitter, pending
+from lakeward.coordinator.commits.committer import TRIES, CommitWork
+from lakeward.coordinator.commits.letter_committer import pending
 from lakeward.errors import LakewardError
 from lakeward.model.backoff import RetryPauses
 from lakeward.model.dead_letters import path_of, split_files
@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lakeward.coordinator.commits.commit_account import CommitAccount
+    from lakeward.coordinator.commits.committer import Committer
     from lakeward.coordinator.commits.fence import CommitFence
+    from lakeward.coordinator.commits.letter_committer import LetterCommitter
     from lakeward.model.identity import Incarnation, RoundId
     from lakeward.model.results import CommitIds, LakeFile, LakeHead
     from lakeward.model.settings import LakeSettings, ServiceSettings
     from lakeward.model.tables import TableBucket, TablePath, TableSpec
-    from lakeward.ports import Clock, Lake, Source
+    from lakeward.ports import Clock, Lake
     from lakeward.storage.commit_records import CommitRecords
     from lakeward.storage.round_journal import JournalStore
 
@@ -85,12 +87,12 @@ class RoundCommitter:
         *,
         incarnation: Incarnation,
         clock: Clock,
-        source: Source,
         lake: Lake,
         journals: JournalStore,
         committed: CommitRecords,
         fence: CommitFence,
-        pauses: RetryPauses,
+        committer: Committer,
+        letters: LetterCommitter,
     ) -> None:
         self._incarnation = incarnation
         self._clock = clock
@@ -98,8 +100,8 @@ class RoundCommitter:
         self._journals = journals
         self._committed = committed
         self._fence = fence
-        self._committer = Committer(source, lake, clock, pauses)
-        self.letters = LetterCommitter(incarnation, source, lake, journals, self._committer)
+        self._committer = committer
+        self.letters = letters
 
     def write_journal(self, round_id: RoundId, path: TablePath, head: LakeHead, *, letters: bool) -> RoundJournal:
         """Write the journal, which lists what must be deleted if the round fails; `letters`: dead letters as well."""

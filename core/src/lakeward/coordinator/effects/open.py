@@ -20,8 +20,17 @@ from lakeward.coordinator.rounds.contract import under_contract
 from lakeward.coordinator.rounds.effects import LookForTable, OpenTable
 from lakeward.coordinator.rounds.layout import check_bucket_counts, check_splits, resolve_layout
 from lakeward.coordinator.rounds.mirroring import MIRROR, as_configured
-from lakeward.errors import LakeTableGoneError, LakewardError, OffsetsWentBackError, SourceError, TableGoneError
+from lakeward.errors import (
+    FencedError,
+    LakeTableGoneError,
+    LakewardError,
+    OffsetsWentBackError,
+    OutcomeUnknownError,
+    SourceError,
+    TableGoneError,
+)
 from lakeward.machines.splits import enumerate_splits
+from lakeward.model.identity import REPLAY, RoundId
 from lakeward.model.partitioning import ExchangeMode
 from lakeward.storage.commit_records import CommitRecord, lost_commits, stored_offsets
 from lakeward.storage.late_commits import is_accepted, went_back
@@ -32,9 +41,10 @@ if TYPE_CHECKING:
     from lakeward.coordinator.checkpoints.contents import RestoredRound
     from lakeward.coordinator.checkpoints.restorer import Restorer
     from lakeward.coordinator.commits.cleaner import Cleaner
-    from lakeward.coordinator.commits.letter_committer import LetterCommitter
+    from lakeward.coordinator.commits.replayer import LetterReplayer
     from lakeward.coordinator.effects.policy import RoundPolicy
     from lakeward.coordinator.rounds.round import Round
+    from lakeward.model.dead_letters import LetterFilter
     from lakeward.model.identity import Incarnation
     from lakeward.model.results import OffsetCommit
     from lakeward.model.settings import TableSettings
@@ -59,7 +69,7 @@ class TableOpener:
         restorer: Restorer,
         cleaner: Cleaner,
         policy: RoundPolicy,
-        letters: LetterCommitter,
+        replayer: LetterReplayer,
     ) -> None:
         self._incarnation = incarnation
         self._source = source
@@ -68,7 +78,7 @@ class TableOpener:
         self._restorer = restorer
         self._cleaner = cleaner
         self._policy = policy
-        self._letters = letters
+        self._replayer = replayer
         self._alike = AlikeColumns()
 
     @property
@@ -76,7 +86,7 @@ class TableOpener:
         """How the effects of this module are executed."""
         policy = self._policy
         work = Work(
-            lambda _, effect: partial(self.open, effect, policy.rules(effect.assignment.path)),
+            lambda one, effect: partial(self.open, effect, policy.rules(effect.assignment.path), one.facts.round_id),
             what="open",
             purpose="the opening",
             wait_s=policy.lake.commit_timeout_s,
@@ -89,27 +99,55 @@ class TableOpener:
     def _look(self, _: Round, effect: LookForTable) -> Callable[[], bool]:
         return partial(is_gone, self._source, effect.path, effect.table_id)
 
-    def open(self, effect: OpenTable, rules: TableSettings) -> tuple[RoundContext, RestoredRound | None]:
-        """Return what a round starts from; raises as `start_round`."""
+    def open(
+        self, effect: OpenTable, rules: TableSettings, round_id: RoundId
+    ) -> tuple[RoundContext, RestoredRound | None]:
+        """Return what a round starts from; raises as `start_round`.
+
+        Dead letters are replayed first where somebody asks for it, but not before a round that goes on from a
+        checkpoint: it could not, with another commit before its own.
+        """
         assignment, us = effect.assignment, self._incarnation
         path = assignment.path
         may_go_on = self._restorer.known.has(assignment.table_id)
         before = self._lake.head(path) if may_go_on else None
-        context = start_round(
-            self._source, self._lake, assignment, us, self._committed, rules, gangs=self._policy.gangs
+        start = partial(
+            start_round, self._source, self._lake, assignment, us, self._committed, rules, gangs=self._policy.gangs
         )
+        context = start()
         self._alike.look(context.table)
-        self._letters.finish(context.table)
+        self._replayer.finish(context.table)
         # The stamp as it was before this start's; the newest commit as of now, for one may have landed since.
         head = None if before is None else replace(before, commit=context.head.commit)
         exchange = context.layout.exchange is ExchangeMode.HASH
         restored = self._restorer.find(context.table, head, exchange=exchange) if may_go_on else None
         newest = context.head.commit
         self._cleaner.before_round(path, None if newest is None else newest.snapshot_id)
+        if restored is None and (wanted := self._replayer.take(path)) is not None:
+            self._replay(round_id, context, wanted)
+            return start(), None
         if restored is not None:
             # The round reads the checkpoint's splits, not what the buckets contain now.
             context = replace(context, enumeration=restored.state.enumeration())
         return context, restored
+
+    def _replay(self, round_id: RoundId, context: RoundContext, wanted: LetterFilter) -> None:
+        """Replay dead letters; what went wrong is for whoever asked, and the round goes on.
+
+        Raises:
+            FencedError: a later start has taken over.
+            OutcomeUnknownError: the commit may have landed, or may yet: another round settles that first.
+        """
+        path, replay_id = context.table.path, RoundId(round_id.incarnation, round_id.table_id, REPLAY, round_id.number)
+        try:
+            journal = self._replayer.replay(replay_id, round_id, context, wanted)
+            if journal is not None:
+                self._cleaner.sweep_prefix(journal, may_have_orphans=True)
+        except (FencedError, OutcomeUnknownError):
+            raise
+        except LakewardError as error:
+            _log.error("dead letters were not replayed; ask again", table=str(path), reason=str(error))
+            self._cleaner.end_round(replay_id)
 
 
 def start_round(  # noqa: PLR0917 - the two sides, whose round it is, and its rules

@@ -11,6 +11,7 @@ from lakeward.model.tables import TablePath
 if TYPE_CHECKING:
     from lakeward.coordinator.state.state_writer import ServiceStateWriter
     from lakeward.hooks.backend import LeaseBackend
+    from lakeward.model.dead_letters import ReplayRequest
     from lakeward.model.identity import Incarnation
     from lakeward.model.settings import Settings, TableSettings
     from lakeward.model.spans import RoundSpan
@@ -77,6 +78,8 @@ class ServiceOptions:
     """Called at each heartbeat: it may block, and change what the rules say."""
     complete_ms: Mapping[int, int] = field(default_factory=dict)
     """By table id the moment up to which earlier starts had completed the lake, as far as is known."""
+    replay: Callable[[], Mapping[str, ReplayRequest]] = dict
+    """Returns by table name the newest request to replay dead letters; called in each turn of the loop."""
     on_span: Callable[[RoundSpan], None] | None = None
     """Takes the spans of rounds, None where nobody wants them; returns at once."""
 

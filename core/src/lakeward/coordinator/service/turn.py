@@ -10,6 +10,7 @@ from lakeward.machines.rounds import PauseRequested, ResumeRequested
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from lakeward.coordinator.commits.replayer import LetterReplayer
     from lakeward.coordinator.effects.executor import RoundExecutor
     from lakeward.coordinator.effects.lease import LeaseProtection
     from lakeward.coordinator.effects.upkeep import Upkeep
@@ -18,11 +19,13 @@ if TYPE_CHECKING:
     from lakeward.coordinator.service.all_tables import AllTables
     from lakeward.coordinator.service.components import ServiceOptions
     from lakeward.coordinator.service.housekeeping import Housekeeping
+    from lakeward.model.dead_letters import LetterFilter, ReplayRequest
+    from lakeward.model.tables import TablePath
     from lakeward.ports import Clock
 
 
 class Controls:
-    """What people ask of the running service by commands: to pause tables, to resume them, to do their upkeep."""
+    """What people ask of the running service by commands: to pause or resume tables, upkeep, to replay dead letters."""
 
     def __init__(self, options: ServiceOptions, clock: Clock) -> None:
         self._options = options
@@ -30,6 +33,7 @@ class Controls:
         self._paused: frozenset[str] = frozenset()
         self._resumed: Mapping[str, int] | None = None
         self._upkeep: Mapping[str, int] | None = None
+        self._replay: Mapping[str, ReplayRequest] | None = None
 
     def read(self) -> Iterator[PauseRequested | ResumeRequested]:
         """Yield what is requested now, and was not before."""
@@ -53,6 +57,14 @@ class Controls:
             return frozenset()  # what was asked before this start is due after the first round anyway
         return frozenset(name for name, times in self._upkeep.items() if times != known.get(name))
 
+    def read_replays(self) -> Mapping[TablePath, LetterFilter]:
+        """Return by table which dead letters are to be replayed, as is requested now and was not before."""
+        known, self._replay = self._replay, self._options.replay()
+        if known is None or known == self._replay:
+            return {}  # whether a request from before this start was done, nobody knows: a person asks again
+        new = {name: one for name, one in self._replay.items() if one != known.get(name)}
+        return {self._options.path(name): one.wanted for name, one in new.items()}
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Turn:
@@ -65,6 +77,7 @@ class Turn:
     executor: RoundExecutor
     upkeep: Upkeep
     upkeep_jobs: UpkeepJobs
+    replayer: LetterReplayer
     housekeeping: Housekeeping
 
     def take(self) -> None:
@@ -79,4 +92,5 @@ class Turn:
         self.upkeep.tick()
         self.upkeep_jobs.ask(self.controls.read_upkeep())
         self.upkeep_jobs.tick()
+        self.replayer.ask(self.controls.read_replays())
         self.housekeeping.tick()
