@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
+import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
+from lakeward.cli.main import run
 from lakeward.coordinator.rounds.mirroring import as_configured
-from lakeward.model.dead_letters import SCHEMA, path_of
+from lakeward.model.dead_letters import SCHEMA, ReplayRequest, path_of
 from lakeward.model.settings import TableSettings
 from lakeward.model.tables import TablePath
 from lakeward_e2e.lakes import IcebergTables, PaimonTables
@@ -18,6 +23,7 @@ from lakeward_service_kit.service_world import World
 from lakeward_source_embedded.reader import EmbeddedReader
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
+from lakeward_testing.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,3 +93,90 @@ def verified(world: World, lake: Any, path: TablePath) -> Verification:  # noqa:
     folder = world.directory / "verify"
     folder.mkdir()
     return verify_table(sides, VerifyOptions(folder, available=False, most=10, memory_bytes=1 << 20))
+
+
+@pytest.mark.parametrize("tables", [IcebergTables, PaimonTables], ids=["iceberg", "paimon"])
+@pytest.mark.parametrize("key", [False, True], ids=["append", "keyed"])
+@pytest.mark.parametrize("layout", [(), ("bucket(4, id)",)], ids=["as in the source", "partitioned"])
+def test_rows_are_put_into_a_lake_once_they_fit_and_never_before_a_newer_version_of_their_key(
+    tmp_path: Path, tables: type[IcebergTables | PaimonTables], layout: tuple[str, ...], *, key: bool
+) -> None:
+    world, path = World.create(tmp_path), TablePath("t", "bad")
+    world.store.create_table(path, COLUMNS, ("id",) if key else (), buckets=2, freshness_s=0.2)
+    world.rules = partial(mirrored, layout, ())
+    made = tables(tmp_path)
+    lake = made.open(world.clock)
+    load(world, path, 0, at=None)
+    load(world, path, ROWS, at=None)
+    assert world.once(mirrors=True, lake=lake, lake_type=made.name).failed == ()
+    if key:
+        values = [pa.array([BAD[0]], pa.int64()), pa.array(["b"]), pa.array([0], pa.timestamp("ms"))]
+        world.store.load(path, pa.table(values, schema=COLUMNS))
+        assert world.once(mirrors=True, lake=lake, lake_type=made.name).failed == ()
+    before = len(rows(lake, path_of(path)))
+    world.rules = partial(mirrored, layout, ("!name",))
+    looks = iter([dict[str, ReplayRequest]()])
+    options: dict[str, Any] = {"lake": lake, "lake_type": made.name, "mirrors": True}
+
+    async def replay() -> None:
+        service = world.service(replay=lambda: next(looks, {str(path): ReplayRequest(1)}), **options)
+        serving = asyncio.create_task(service.serve())
+        await until(lambda: len(rows(lake, path_of(path))) < before)
+        service.stop()
+        await serving
+
+    asyncio.run(replay())
+    found = {row["id"]: row["name"] for row in rows(lake, path)}
+    assert sorted(row["id"] for row in rows(lake, path)) == list(range(2 * ROWS))
+    assert found[BAD[0]] == ("b" if key else None)
+    assert found[ROWS + BAD[0]] is None
+    left = rows(lake, path_of(path))
+    assert {row["code"] for row in left} == ({"LW-414"} if key else set())
+    load(world, path, 2 * ROWS, at=None)
+    assert world.once(**options).failed == ()
+    assert len(rows(lake, path)) == 3 * ROWS
+    lake.close()
+
+
+def mirrored(layout: tuple[str, ...], columns: tuple[str, ...], _path: TablePath) -> TableSettings:
+    """Return the rules of a table whose lake has these columns."""
+    return TableSettings(mode="mirror", lake_partition=layout, on_bad_row="dead_letter", columns=columns)
+
+
+@pytest.mark.parametrize("tables", [IcebergTables, PaimonTables], ids=["iceberg", "paimon"])
+def test_dead_letters_are_deleted_by_column_code_and_time_once_somebody_says_yes(
+    tmp_path: Path,
+    tables: type[IcebergTables | PaimonTables],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    world, path = World.create(tmp_path), TablePath("t", "bad")
+    world.store.create_table(path, COLUMNS, (), buckets=1, freshness_s=0.2)
+    world.rules = partial(mirrored, (), ())
+    made = tables(tmp_path)
+    lake = made.open(world.clock)
+    for start in (0, ROWS):
+        load(world, path, start, at=None)
+        assert world.once(mirrors=True, lake=lake, lake_type=made.name).failed == ()
+    config = tmp_path / "lakeward.toml"
+    source = f'[source]\ntype = "embedded"\npath = "{world.store.root}"\n'
+    config.write_text(f'{source}[lake]\ntype = "{made.name}"\nwarehouse = "{made.warehouse}"\n', encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+
+    def delete(*words: str) -> tuple[int, int]:
+        _ = capsys.readouterr()
+        code = run(["deadletters", "delete", "t.bad", *words, "-o", "json"])
+        return code, json.loads(capsys.readouterr().out)["deleted"]
+
+    assert delete("--yes", "--column", "at") == (0, 0)
+    assert delete("--yes", "--code", "LW-999") == (0, 0)
+    assert delete("--yes", "--before", "2001-01-01") == (0, 0)
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    assert delete("--column", "name") == (1, 0)
+    assert len(rows(lake, path_of(path))) == 2
+    assert delete("--yes", "--column", "name", "--code", "LW-406", "--before", "2999-01-01") == (0, 2)
+    assert rows(lake, path_of(path)) == []
+    load(world, path, 2 * ROWS, at=None)
+    assert world.once(mirrors=True, lake=lake, lake_type=made.name).failed == ()
+    assert [row["offset"] for row in rows(lake, path_of(path))] == [2 * ROWS + BAD[0]]
+    lake.close()

@@ -24,7 +24,6 @@ from lakeward.coordinator.commits.committer import Committer
 from lakeward.coordinator.commits.fence import CommitFence
 from lakeward.coordinator.commits.letter_committer import LetterCommitter
 from lakeward.coordinator.commits.letter_rewriter import LetterRewriter
-from lakeward.coordinator.commits.replayer import LetterReplayer
 from lakeward.coordinator.commits.round_committer import RoundCommitter, commit_pauses
 from lakeward.coordinator.commits.upkeep import UpkeepCommitter
 from lakeward.coordinator.effects.clean import Cleaning
@@ -36,6 +35,7 @@ from lakeward.coordinator.effects.lease import LeaseProtection
 from lakeward.coordinator.effects.open import TableOpener
 from lakeward.coordinator.effects.plan import Planning
 from lakeward.coordinator.effects.policy import RoundPolicy
+from lakeward.coordinator.effects.replay import LetterReplayer
 from lakeward.coordinator.effects.store import Storing
 from lakeward.coordinator.effects.upkeep import Upkeep
 from lakeward.coordinator.effects.upkeep_jobs import UpkeepJobs

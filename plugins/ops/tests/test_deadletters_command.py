@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import pickle
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,9 +13,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from lakeward.model.dead_letters import SCHEMA, path_of
+from lakeward.clock import SystemClock
+from lakeward.model.dead_letters import SCHEMA, ReplayRequest, path_of
 from lakeward.model.results import LakeHead
+from lakeward.model.status import ServiceReport
 from lakeward.model.tables import TablePath
+from lakeward.observe import status_file
+from lakeward.observe.control import read_control
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,9 +88,31 @@ def test_those_of_one_column_are_shown_alone(flights_with_letters: Lakeward) -> 
     assert document["total"] == 2
 
 
+def test_letters_of_a_lake_that_cannot_take_rows_out_are_not_deleted(flights_with_letters: Lakeward) -> None:
+    said = flights_with_letters("deadletters", "delete", "nyc.flights", "--yes")
+    assert said.code == 1
+    assert "it offers no `rewrite`" in said.err
+
+
+def test_a_running_service_is_asked_to_replay_letters_of_a_column(flights: Lakeward, tmp_path: Path) -> None:
+    now_ms, nobody = SystemClock().wall_ms(), "nyc-1-0123456789abcdef"
+    said = flights("deadletters", "replay", "nyc.flights")
+    assert said.code == 2
+    assert "only a service replays dead letters" in said.err
+    report = ServiceReport("nyc", nobody, os.getpid(), "serving", now_ms, None, (), None, 0, 0, started_ms=now_ms)
+    status_file.write(str(tmp_path / "lakeward-state"), "nyc", report)
+    assert flights("deadletters", "replay", "nyc.flights").code == 0
+    said = flights("deadletters", "replay", "nyc.flights", "--column", "name", "--code", "LW-406")
+    assert "before its next round" in said.out
+    asked = {"nyc.flights": ReplayRequest(2, "name", "LW-406")}
+    assert read_control(str(tmp_path / "lakeward-state"), "nyc").replay == asked
+
+
 def test_a_table_without_dead_letters_says_so(flights: Lakeward) -> None:
     said = flights("deadletters", "list")
     assert (said.code, said.out) == (0, "No dead letters.\n")
-    said = flights("deadletters", "show", "nyc.flights")
-    assert said.code == 2
-    assert "the lake has no table nyc.flights__dead_letters: no round of it was to keep dead letters yet" in said.err
+    for words in (("show",), ("delete", "--yes")):
+        said = flights("deadletters", *words, "nyc.flights")
+        assert said.code == 2
+        missing = "the lake has no table nyc.flights__dead_letters: no round of it was to keep dead letters yet"
+        assert missing in said.err

@@ -61,7 +61,7 @@ def letters(world: World, path: TablePath) -> list[dict[str, Any]]:
 
 def asked(path: TablePath, **wanted: str) -> Callable[[], Mapping[str, ReplayRequest]]:
     """Return what asks for a replay once the service has looked for requests of before its start."""
-    looks = iter([{}])
+    looks = iter([dict[str, ReplayRequest]()])
     return lambda: next(looks, {str(path): ReplayRequest(1, **wanted)})
 
 

@@ -7,8 +7,18 @@ import pytest
 from structlog.testing import capture_logs
 
 from lakeward.errors import CorruptFileError
+from lakeward.model.dead_letters import LetterFilter, ReplayRequest
 from lakeward.model.tables import TablePath
-from lakeward.observe.control import CONTROL_FILE, Control, ControlReader, ask_upkeep, pause, read_control, resume
+from lakeward.observe.control import (
+    CONTROL_FILE,
+    Control,
+    ControlReader,
+    ask_replay,
+    ask_upkeep,
+    pause,
+    read_control,
+    resume,
+)
 from lakeward.storage.small_files import SmallFiles
 
 if TYPE_CHECKING:
@@ -48,6 +58,16 @@ def test_each_request_of_upkeep_is_another_one_and_changes_no_other_request(root
     assert read_control(root, "nyc") == Control(frozenset({"nyc.flights"}), {}, {"nyc.flights": 2})
     resume(root, "nyc", FLIGHTS)
     assert read_control(root, "nyc") == Control(frozenset(), {"nyc.flights": 1}, {"nyc.flights": 2})
+
+
+def test_each_request_of_a_replay_is_another_one_with_the_letters_that_were_meant_last(root: str) -> None:
+    ask_upkeep(root, "nyc", FLIGHTS)
+    ask_replay(root, "nyc", FLIGHTS, LetterFilter("name"))
+    ask_replay(root, "nyc", FLIGHTS, LetterFilter(code="LW-406"))
+    asked = Control(upkeep={"nyc.flights": 1}, replay={"nyc.flights": ReplayRequest(2, None, "LW-406")})
+    assert read_control(root, "nyc") == asked
+    pause(root, "nyc", FLIGHTS)
+    assert read_control(root, "nyc").replay == asked.replay
 
 
 def test_services_do_not_see_each_others_requests(root: str) -> None:

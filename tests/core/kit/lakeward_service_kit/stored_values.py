@@ -23,8 +23,9 @@ from lakeward.model.checkpoints import (
     SplitProgress,
     SubtaskSnapshot,
 )
+from lakeward.model.dead_letters import ReplayRequest
 from lakeward.model.exchange import ChannelState, ExchangeState, KeptRows, OpenRows, Segment, Side
-from lakeward.model.identity import UPKEEP, Incarnation, RoundId
+from lakeward.model.identity import REPLAY, UPKEEP, Incarnation, RoundId
 from lakeward.model.results import LakeFile, WriteResult
 from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.status import (
@@ -146,6 +147,12 @@ UPKEEP_JOURNAL = structs.replace(
     swept_ms=MS,
     writes_for_ms=600_000,
 )
+REPLAY_JOURNAL = structs.replace(
+    RoundJournal.begun(RoundId(START, 7, REPLAY, 2), PATH, 2**62, 2**61, "w/data/replay"),
+    commits=(("03ff", 2**59),),
+    letters_prefix="w/letters/replay",
+    replayed=bytes(range(32)),
+)
 RUNNING = RoundReport(
     round_name=f"{START}/7-3-1",
     outcome="running",
@@ -209,6 +216,7 @@ ENDED = structs.replace(
 BINDINGS = ServiceBinding("svc", {"shop.*": MS, "shop.orders": MS + 1}, shared=False)
 CONTROL = control.Control(frozenset({"shop.halted"}), {"shop.orders": 1})
 TABLE_CONTROL = control._TableDocument(1, "shop.orders", True, 1)
+ASKED_CONTROL = control._TableDocument(1, "shop.orders", False, 0, 1, ReplayRequest(2, "name", "LW-406"))
 REPORT = ServiceReport(
     service="svc",
     incarnation=str(START),
@@ -326,6 +334,9 @@ STORED = {
     "journal-upkeep": StoredValue(
         UPKEEP_JOURNAL, round_journal.encode, lambda data: round_journal.decode(data, "golden")
     ),
+    "journal-replay": StoredValue(
+        REPLAY_JOURNAL, round_journal.encode, lambda data: round_journal.decode(data, "golden")
+    ),
     "committed": StoredValue(COMMITTED, commit_records.encode, lambda data: commit_records.decode(data, "golden")),
     "_metadata-1": _metadata(METADATA),
     "_metadata-2": _metadata(WITH_LEASE),
@@ -349,6 +360,7 @@ STORED = {
         _from_root("control.json", lambda root: control.read_control(root, "svc")),
     ),
     "control-of-a-table.json": StoredValue(TABLE_CONTROL, msgspec.json.encode, control._TABLE_DOCUMENTS.decode),
+    "control-asked.json": StoredValue(ASKED_CONTROL, msgspec.json.encode, control._TABLE_DOCUMENTS.decode),
     "status.json": StoredValue(
         REPORT,
         _through_root("status.json", lambda root, value: status_file.write(root, "svc", value)),

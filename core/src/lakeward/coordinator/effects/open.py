@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from lakeward.coordinator.checkpoints.contents import RestoredRound
     from lakeward.coordinator.checkpoints.restorer import Restorer
     from lakeward.coordinator.commits.cleaner import Cleaner
-    from lakeward.coordinator.commits.replayer import LetterReplayer
     from lakeward.coordinator.effects.policy import RoundPolicy
+    from lakeward.coordinator.effects.replay import LetterReplayer
     from lakeward.coordinator.rounds.round import Round
     from lakeward.model.dead_letters import LetterFilter
     from lakeward.model.identity import Incarnation

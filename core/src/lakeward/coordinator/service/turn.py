@@ -10,9 +10,9 @@ from lakeward.machines.rounds import PauseRequested, ResumeRequested
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from lakeward.coordinator.commits.replayer import LetterReplayer
     from lakeward.coordinator.effects.executor import RoundExecutor
     from lakeward.coordinator.effects.lease import LeaseProtection
+    from lakeward.coordinator.effects.replay import LetterReplayer
     from lakeward.coordinator.effects.upkeep import Upkeep
     from lakeward.coordinator.effects.upkeep_jobs import UpkeepJobs
     from lakeward.coordinator.leases.driver import LeaseDriver
