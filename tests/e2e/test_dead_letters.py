@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 from functools import partial
@@ -13,17 +12,17 @@ import pytest
 
 from lakeward.cli.main import run
 from lakeward.coordinator.rounds.mirroring import as_configured
-from lakeward.model.dead_letters import SCHEMA, ReplayRequest, path_of
+from lakeward.model.dead_letters import SCHEMA, path_of
 from lakeward.model.settings import TableSettings
 from lakeward.model.tables import TablePath
 from lakeward_e2e.lakes import IcebergTables, PaimonTables
 from lakeward_ops.verify.comparison import KINDS
 from lakeward_ops.verify.verification import Sides, Verification, VerifyOptions, verify_table
+from lakeward_service_kit.replaying import replay
 from lakeward_service_kit.service_world import World
 from lakeward_source_embedded.reader import EmbeddedReader
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
-from lakeward_testing.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,17 +114,8 @@ def test_rows_are_put_into_a_lake_once_they_fit_and_never_before_a_newer_version
         assert world.once(mirrors=True, lake=lake, lake_type=made.name).failed == ()
     before = len(rows(lake, path_of(path)))
     world.rules = partial(mirrored, layout, ("!name",))
-    looks = iter([dict[str, ReplayRequest]()])
-    options: dict[str, Any] = {"lake": lake, "lake_type": made.name, "mirrors": True}
-
-    async def replay() -> None:
-        service = world.service(replay=lambda: next(looks, {str(path): ReplayRequest(1)}), **options)
-        serving = asyncio.create_task(service.serve())
-        await until(lambda: len(rows(lake, path_of(path))) < before)
-        service.stop()
-        await serving
-
-    asyncio.run(replay())
+    options: dict[str, Any] = {"lake": lake, "lake_type": made.name}
+    replay(world, path, lambda: len(rows(lake, path_of(path))) < before, options)
     found = {row["id"]: row["name"] for row in rows(lake, path)}
     assert sorted(row["id"] for row in rows(lake, path)) == list(range(2 * ROWS))
     assert found[BAD[0]] == ("b" if key else None)
@@ -133,7 +123,7 @@ def test_rows_are_put_into_a_lake_once_they_fit_and_never_before_a_newer_version
     left = rows(lake, path_of(path))
     assert {row["code"] for row in left} == ({"LW-414"} if key else set())
     load(world, path, 2 * ROWS, at=None)
-    assert world.once(**options).failed == ()
+    assert world.once(mirrors=True, **options).failed == ()
     assert len(rows(lake, path)) == 3 * ROWS
     lake.close()
 

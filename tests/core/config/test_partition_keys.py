@@ -166,14 +166,23 @@ def test_a_contract_says_what_becomes_of_new_columns_and_wider_types(load: Load)
     assert rules(loaded).schema == {"columns": "freeze", "types": "evolve"}
     loaded = load('[tables."nyc.flights"]\nmode = "mirror"\nschema = {columns = "discard_value"}')
     assert rules(loaded).schema == {"columns": "discard_value"}
+    both = 'schema = {columns = "discard_row", types = "discard_row"}'
+    loaded = load(f'[tables."nyc.flights"]\nmode = "mirror"\non_bad_row = "drop"\n{both}')
+    assert rules(loaded).schema == {"columns": "discard_row", "types": "discard_row"}
+    with pytest.raises(ConfigError, match="expected 'dead_letter' or 'drop', found 'suspend'"):
+        load(f'[tables."nyc.flights"]\nmode = "mirror"\n{both}')
 
 
 @pytest.mark.parametrize(
     ("contract", "expected"),
     [
-        ('{columns = "frozen"}', "a table of 'columns', 'types', each one of 'discard_value', 'evolve', 'freeze'"),
+        (
+            '{columns = "frozen"}',
+            "a table of 'columns', 'types', each one of 'discard_row', 'discard_value', 'evolve', ",
+        ),
         ('{rows = "freeze"}', "a table of 'columns', 'types', each one of"),
-        ('{types = "discard_value"}', "expected 'evolve' or 'freeze', found 'discard_value'"),
+        ('{types = "discard_value"}', "expected 'evolve', 'freeze' or 'discard_row', found 'discard_value'"),
+        ('{types = "discard_row"}\non_bad_row = "drop"', 'expected no such key without `mode = "mirror"`'),
         ('{columns = "discard_value"}', 'expected no such key without `mode = "mirror"`'),
     ],
 )

@@ -13,20 +13,21 @@ import pyarrow as pa
 import pytest
 
 from lakeward.errors import NotReplayedError, RowError
-from lakeward.model.dead_letters import ReplayRequest, path_of
+from lakeward.model.dead_letters import path_of
 from lakeward.model.identity import REPLAY
 from lakeward.model.results import CommitRequest, RewriteRequest
 from lakeward.model.settings import TableSettings
 from lakeward.model.tables import TablePath
 from lakeward.storage.round_journal import JournalStore
 from lakeward.storage.small_files import SmallFiles
+from lakeward_service_kit.replaying import asked, replay
 from lakeward_service_kit.service_world import SCHEMA, let_writes_end
 from lakeward_testing.waiting import LIMIT_S, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Collection, Mapping
 
-    from lakeward_service_kit.service_world import World
+from lakeward_service_kit.service_world import World
 
 ROWS = 20
 LAYOUTS = pytest.mark.parametrize(
@@ -57,30 +58,6 @@ def ids(world: World, path: TablePath, key: str | None = None) -> list[int]:
 def letters(world: World, path: TablePath) -> list[dict[str, Any]]:
     """The dead letters of a table, by offset and bucket."""
     return sorted(world.lake.read(path_of(path)), key=lambda row: (row["bucket"], row["offset"]))
-
-
-def asked(path: TablePath, **wanted: str) -> Callable[[], Mapping[str, ReplayRequest]]:
-    """Return what asks for a replay once the service has looked for requests of before its start."""
-    looks = iter([dict[str, ReplayRequest]()])
-    return lambda: next(looks, {str(path): ReplayRequest(1, **wanted)})
-
-
-def serve(world: World, done: Callable[[], bool], **options: Any) -> None:  # noqa: ANN401 - as `World.service`
-    """Run a service until something is so."""
-
-    async def run() -> None:
-        service = world.service(mirrors=True, **options)
-        serving = asyncio.create_task(service.serve())
-        await until(done)
-        service.stop()
-        await serving
-
-    asyncio.run(run())
-
-
-def replay(world: World, path: TablePath, done: Callable[[], bool], **wanted: str) -> None:
-    """Run a service that replays dead letters."""
-    serve(world, done, replay=asked(path, **wanted))
 
 
 def replays(world: World, path: TablePath) -> list[str]:

@@ -17,7 +17,7 @@ from lakeward.model.identity import SERVICE_NAME
 from lakeward.model.object_store import OPTIONS, SCHEME, SCHEMES
 from lakeward.model.patterns import is_pattern
 from lakeward.model.secrets import mask_uri
-from lakeward.model.settings import DYNAMIC_ALLOCATION
+from lakeward.model.settings import DISCARD_ROW, DYNAMIC_ALLOCATION
 from lakeward.model.tables import TablePath
 
 if TYPE_CHECKING:
@@ -108,7 +108,11 @@ def check_mirrors(loaded: Loaded) -> None:
         rules = table_rules(loaded, TablePath.parse(pattern)).settings
         if rules.schema.get("types") == "discard_value":
             key = place(loaded.file, f"{table_section(pattern)}.schema.types")
-            raise ConfigError(key, "'evolve' or 'freeze'", "discard_value")
+            raise ConfigError(key, "'evolve', 'freeze' or 'discard_row'", "discard_value")
+        if DISCARD_ROW in rules.schema.values() and rules.on_bad_row == "suspend":
+            key = place(loaded.file, f"{table_section(pattern)}.on_bad_row")
+            hint = f"Rows that {table_section(pattern)}.schema = {DISCARD_ROW!r} keeps out of the table go somewhere."
+            raise ConfigError(key, "'dead_letter' or 'drop'", "suspend", hint)
         if rules.mode != "tier":
             continue
         given: dict[str, object] = {}
@@ -116,8 +120,9 @@ def check_mirrors(loaded: Loaded) -> None:
             given["system_columns"] = str(rules.system_columns).lower()
         if rules.columns:
             given["columns"] = list(rules.columns)
-        if rules.schema.get("columns") == "discard_value":
-            given["schema.columns"] = "discard_value"
+        for what, contract in rules.schema.items():
+            if contract in {"discard_value", DISCARD_ROW}:
+                given[f"schema.{what}"] = contract
         for name, found in given.items():
             key = place(loaded.file, f"{table_section(pattern)}.{name}")
             hint = "The source's server makes the lake table of the mode `tier`, and its clients read all columns."

@@ -165,4 +165,11 @@ def cast_column(array: pa.Array, target: pa.DataType) -> pa.Array:
     Raises:
         pa.ArrowInvalid: a value does not fit.
     """
-    return pc.cast(array, options=pc.CastOptions(target, allow_time_truncate=True))
+    found = pc.cast(array, options=pc.CastOptions(target, allow_time_truncate=True))
+    if pa.types.is_float32(target) and pa.types.is_float64(array.type):
+        # Arrow rounds without a word. Of a number that is none, the two sides differ as well.
+        changed = pc.and_(pc.not_equal(pc.cast(found, array.type), array), pc.invert(pc.is_nan(array)))
+        if pc.any(changed).as_py():
+            message = f"a value of {array.type} is none of {target}"
+            raise pa.ArrowInvalid(message)
+    return found

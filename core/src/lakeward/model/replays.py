@@ -40,7 +40,7 @@ class Replayed:
 
 def keys_alone(table: TableSpec) -> TableSpec:
     """Return a table with its keys alone, for a reader that is to say when they were written; all of one without."""
-    keys = {*table.primary_key, *table.partition_keys}
+    table, keys = table.as_read, {*table.primary_key, *table.partition_keys}
     if not table.has_primary_key:
         return table
     kept = [one for one in table.schema if one.name in keys]

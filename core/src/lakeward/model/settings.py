@@ -17,7 +17,8 @@ from lakeward.model.options import ByteSize, Duration, LocalPath, Meta, Options
 
 TableMode = Literal["tier", "mirror"]
 ExchangeChoice = Literal["auto", "none", "hash"]
-SchemaChange = Literal["evolve", "freeze", "discard_value"]
+SchemaChange = Literal["evolve", "freeze", "discard_row", "discard_value"]
+DISCARD_ROW = "discard_row"
 BadRowChoice = Literal["suspend", "dead_letter", "drop"]
 _THIS_MACHINE = re.compile(r"local(-cluster)?(\[.*\])?")
 DYNAMIC_ALLOCATION = "spark.dynamicAllocation.enabled"
@@ -454,7 +455,8 @@ class TableSettings(Options, frozen=True, kw_only=True):
         Meta(
             description="What becomes of changes of the source's schema. `columns` are new ones, `types` wider ones. "
             "`evolve`: the lake table follows. `freeze`: the table is suspended. `discard_value`: new columns are left "
-            "out (of a mirror)."
+            "out. `discard_row`: the lake table stays as it is, and rows with a value in a new column, or one that the "
+            "old type cannot hold, are bad rows (`on_bad_row`). These two are for mirrors alone."
         ),
     ] = msgspec.field(default_factory=dict)
     lake_properties: Annotated[

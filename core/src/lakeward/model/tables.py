@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -106,7 +106,10 @@ class TableSpec:
     so many seconds, whether a lake has them or not; None: it keeps those that no lake has, or does not say.
     `left_out` are columns that the source has and `schema` has not, as the configuration does not want them in the
     lake. `lake_properties` are those that the configuration wants the lake table to have, by the lake's own names.
-    `may_widen`: a column of the lake table gets a type that holds more where the source's has become wider.
+    `may_widen`: a column of the lake table gets a type that holds more where the source's has become wider. If not, and
+    with `keeps_types`, it keeps its own, and values that do not fit it make bad rows. `read_schema`: the source's rows
+    are read with these columns, of which the lake table is not to have all: a row with a value in another one than
+    those of `schema` is a bad row. None: they are read with those of `schema`.
     """
 
     path: TablePath
@@ -130,6 +133,8 @@ class TableSpec:
     left_out: tuple[str, ...] = ()
     lake_properties: Mapping[str, str] = field(default_factory=dict)
     may_widen: bool = True
+    keeps_types: bool = False
+    read_schema: pa.Schema | None = None
 
     def check_readable(self) -> None:
         """Check that the source could describe the table.
@@ -140,6 +145,11 @@ class TableSpec:
         """
         if self.unreadable:
             raise (NewerSourceError if self.newer else SchemaMismatchError)(self.unreadable)
+
+    @property
+    def as_read(self) -> TableSpec:
+        """The table with the columns that its rows are read with."""
+        return self if self.read_schema is None else replace(self, schema=self.read_schema, read_schema=None)
 
     def check_lake(self, name: str) -> None:
         """Check that the source's clients would read a tiered table in a lake of this name.

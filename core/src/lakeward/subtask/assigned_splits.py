@@ -42,7 +42,7 @@ class AssignedSplits:
         self._checkpointing = checkpointing
         self._ports = ports
         self._mailbox = mailbox
-        self._reader = ports.source(deploy.source).reader(deploy.source_task, table)
+        self._reader = ports.source(deploy.source).reader(deploy.source_task, table.as_read)
         self._closed = False
         self._waiting: list[SplitProgress] = []
         self.work: SplitWork | None = None

@@ -115,14 +115,14 @@ def _without(
 
 
 def _unknown_columns(rows: pa.RecordBatch, table: TableSpec, bucket: TableBucket) -> dict[int, RowError]:
-    """Return the rows with a value in a column that the table does not have any more, and no rule leaves out."""
+    """Return the rows with a value in a column that the lake table is not to have, and no rule leaves out."""
     found: dict[int, RowError] = {}
     known = {*table.schema.names, *table.left_out, *RESERVED_COLUMNS}
     for name in (one for one in rows.schema.names if one not in known):
         column, offsets = rows.column(name), rows.column(OFFSET_COLUMN)
         for row in (one for one in range(rows.num_rows) if column[one].is_valid and one not in found):
             where = table.path, bucket, offsets[row].as_py(), name
-            found[row] = RowError.at(*where, expected="no value, as the source dropped the column", found="one")
+            found[row] = RowError.at(*where, expected="no value, as the lake table has no such column", found="one")
     return found
 
 

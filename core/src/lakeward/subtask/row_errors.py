@@ -105,7 +105,7 @@ def _damaged(table: TableSpec, bucket: Callable[[int], object], records: pa.Reco
         row = _first_damaged(column)
         offset = records.column(OFFSET_COLUMN)[row].as_py()
         expected = f"a value of type {column.type}"
-        found = _raw(column.slice(row, 1))
+        found = raw_value(column.slice(row, 1))
         return RowError.at(table.path, bucket(row), offset, name, expected=expected, found=found)
     return None
 
@@ -122,7 +122,7 @@ def _is_valid(column: pa.Array) -> bool:
     return True
 
 
-def _raw(value: pa.Array) -> object:
+def raw_value(value: pa.Array) -> object:
     """Return one value, text that is no UTF-8 as its bytes."""
     if pa.types.is_string(value.type):
         value = value.view(pa.binary())

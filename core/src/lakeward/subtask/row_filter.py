@@ -37,14 +37,17 @@ class RowFilter:
         check: RowCheck | None = None,
         most: float = 1.0,
         letters: DeadLetterFiles | None = None,
+        *,
+        columns: list[str] | None = None,
     ) -> None:
-        """Start with those of earlier tries; without `letters` bad rows are dropped.
+        """Start with those of earlier tries; without `letters` bad rows are dropped. None but `columns` are passed on.
 
         More than `most` rows of one split are too many of any round; of a share, below 1, only the whole round knows.
         """
         self._path = path
         self._check = check
         self._most = most
+        self._columns = columns
         self._logged = 0
         self._letters = letters
         _, self._letters_before = split_files(progress.files)
@@ -59,7 +62,7 @@ class RowFilter:
         """
         misfits = {} if self._check is None else self._check(batch.records)
         if not misfits:
-            return batch
+            return batch if self._columns is None else self._passed(batch, batch.records)
         errors = tuple(misfits.values())
         kind = "dropped" if self._letters is None else "dead_letters"
         counted = {kind: getattr(self.bad, kind) + len(errors)}
@@ -71,7 +74,7 @@ class RowFilter:
         fit[list(misfits)] = False
         if self._letters is not None:
             self._letters.add(batch.records.filter(pa.array(~fit)), errors)
-        return SourceBatch(batch.records.filter(pa.array(fit)), batch.next_offset, batch.decode_s, batch.empty_offsets)
+        return self._passed(batch, batch.records.filter(pa.array(fit)))
 
     def mark(self) -> None:
         """Note that all rows so far are in closed files: the split can be read again from here."""
@@ -90,6 +93,10 @@ class RowFilter:
         """Delete files of dead letters that no checkpoint names."""
         if self._letters is not None:
             self._letters.abort()
+
+    def _passed(self, batch: SourceBatch, records: pa.RecordBatch) -> SourceBatch:
+        records = records if self._columns is None else records.select(self._columns)
+        return SourceBatch(records, batch.next_offset, batch.decode_s, batch.empty_offsets)
 
     def _log(self, errors: Sequence[RowError]) -> None:
         for error in errors[: _LOGGED - self._logged]:

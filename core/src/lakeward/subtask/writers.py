@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from msgspec import structs
 
+from lakeward.model.batches import batch_schema
 from lakeward.model.dead_letters import split_files
 from lakeward.model.splits import LogSplit
 from lakeward.model.tables import TableBucket
@@ -16,13 +17,14 @@ from lakeward.subtask.fan_out.dividing import RowDivider
 from lakeward.subtask.fan_out.files import PartitionFiles
 from lakeward.subtask.fan_out.writer import FanOutLimits, SplitFanOut
 from lakeward.subtask.row_filter import RowFilter
+from lakeward.subtask.unwanted_columns import UnwantedColumns
 
 if TYPE_CHECKING:
     from lakeward.hooks.plugins import CheckingLakePlugin, LakePlugin, PartitioningLakePlugin
     from lakeward.model.checkpoints import SplitProgress
     from lakeward.model.events import Deploy
     from lakeward.model.tables import TableSpec
-    from lakeward.ports import Clock, LakeWriter
+    from lakeward.ports import Clock, LakeWriter, RowCheck
     from lakeward.subtask.fan_out.files import PartitionWriters
 
 
@@ -52,14 +54,17 @@ def row_filter(lake: LakePlugin, deploy: Deploy, table: TableSpec, progress: Spl
     if rules is None:
         return RowFilter(table.path, progress)
     # The configuration was refused where the lake has no such method (`check_bad_rows`).
-    check = cast("CheckingLakePlugin", lake).row_check(deploy.lake_task, table, progress.split)
+    check: RowCheck = cast("CheckingLakePlugin", lake).row_check(deploy.lake_task, table, progress.split)
+    if table.read_schema is not None:
+        check = UnwantedColumns(table, progress.split.bucket, check)
+    columns = None if table.read_schema is None else batch_schema(table.schema).names
     if rules.letters is None:
-        return RowFilter(table.path, progress, check, rules.most)
+        return RowFilter(table.path, progress, check, rules.most, columns=columns)
     letters, bucket = rules.letters, progress.split.bucket
     split = LogSplit(progress.split.split_id, TableBucket(bucket.table_id, None, bucket.bucket), (), 0, 0)
     open_writer = partial(lake.writer, letters.lake_task, unpack_table(letters.table), split, deploy.attempt)
     files = DeadLetterFiles(open_writer, progress.split, letters.round_name)
-    return RowFilter(table.path, progress, check, rules.most, files)
+    return RowFilter(table.path, progress, check, rules.most, files, columns=columns)
 
 
 def partition_writers(lake: PartitioningLakePlugin, deploy: Deploy, table: TableSpec) -> PartitionWriters:

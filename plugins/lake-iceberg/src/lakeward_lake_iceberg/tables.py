@@ -271,7 +271,7 @@ class _Changes:
         """
         self._table = table
         self._path = spec.path
-        self._may_widen = spec.may_widen
+        self._spec = spec
         self._added: list[NestedField] = []
         self._widened: list[NestedField] = []
         self._relaxed: list[NestedField] = []
@@ -306,9 +306,11 @@ class _Changes:
             self._miss(wanted)
             return
         if not _same(wanted.field_type, found.field_type) and not _widens(wanted.field_type, found.field_type):
-            if not _widens(found.field_type, wanted.field_type) or not self._may_widen:
+            spec = self._spec
+            if not _widens(found.field_type, wanted.field_type) or not (spec.may_widen or spec.keeps_types):
                 self._refuse(f"column {wanted.name!r}: type {wanted.field_type}", str(found.field_type))
-            self._widened.append(wanted)
+            if spec.may_widen:
+                self._widened.append(wanted)
         if found.required and wanted.optional:
             self._relaxed.append(wanted)
 

@@ -168,7 +168,7 @@ def _check_columns(spec: TableSpec, schema: TableSchema) -> None:
         found = by_name.pop(column.name, None)
         if found is None:
             continue
-        if not _holds(wanted.kind, found.kind):
+        if not _holds(wanted.kind, found.kind) and not (spec.keeps_types and _holds(found.kind, wanted.kind)):
             refuse(spec, f"column {column.name!r}: type {wanted.kind}", str(found.kind))
         if not found.kind.nullable and wanted.kind.nullable:
             refuse(spec, f"column {column.name!r}, which is nullable", "one that is not")

@@ -107,7 +107,7 @@ class Planning:
         """
         settings, context, assignment = self._settings, effect.context, effect.assignment
         table = pack_table(context.table)
-        source_task = self._source.reader_task(context.table)
+        source_task = self._source.reader_task(context.table.as_read)
         us, restored = effect.round_id.incarnation, effect.restored
         ref = CheckpointRef(us.service, str(us), assignment.table_id, assignment.epoch, 0)
         lake_task = self._lake.writer_task(context.table, context.head, effect.round_id)

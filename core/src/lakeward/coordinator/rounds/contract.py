@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakeward.errors import SchemaMismatchError
+from lakeward.model.settings import DISCARD_ROW
 
 if TYPE_CHECKING:
     from lakeward.model.results import LakeHead
@@ -26,7 +27,8 @@ def under_contract(table: TableSpec, rules: TableSettings, head: LakeHead | None
     Raises:
         SchemaMismatchError: the columns are frozen, and the source has new ones.
     """
-    table = replace(table, may_widen=rules.schema.get("types", EVOLVE) != FREEZE)
+    types = rules.schema.get("types", EVOLVE)
+    table = replace(table, may_widen=types == EVOLVE, keeps_types=types == DISCARD_ROW)
     contract = rules.schema.get("columns", EVOLVE)
     if contract == EVOLVE or head is None or head.columns is None or head.table_id not in {None, table.table_id}:
         return table
@@ -38,8 +40,11 @@ def under_contract(table: TableSpec, rules: TableSettings, head: LakeHead | None
         shown = ", ".join(new)
         message = (
             f"{table.path}: expected no columns but those of the lake table, as {key} = {FREEZE!r}, found {shown}. "
-            f"Let new columns in ({EVOLVE!r}) or leave them out ('discard_value'), then `lakeward tables resume`"
+            f"Let new columns in ({EVOLVE!r}) or leave them out ('discard_value', {DISCARD_ROW!r}), then "
+            "`lakeward tables resume`"
         )
         raise SchemaMismatchError(message)
-    kept = [field for field in table.schema if field.name not in new]
-    return replace(table, schema=pa.schema(kept, table.schema.metadata), left_out=(*table.left_out, *new))
+    kept = pa.schema([field for field in table.schema if field.name not in new], table.schema.metadata)
+    if contract == DISCARD_ROW:
+        return replace(table, schema=kept, read_schema=table.schema)
+    return replace(table, schema=kept, left_out=(*table.left_out, *new))
