@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -169,4 +170,48 @@ def test_dead_letters_are_deleted_by_column_code_and_time_once_somebody_says_yes
     load(world, path, 2 * ROWS, at=None)
     assert world.once(mirrors=True, lake=lake, lake_type=made.name).failed == ()
     assert [row["offset"] for row in rows(lake, path_of(path))] == [2 * ROWS + BAD[0]]
+    lake.close()
+
+
+@pytest.mark.parametrize("tables", [IcebergTables, PaimonTables], ids=["iceberg", "paimon"])
+@pytest.mark.parametrize("key", [False, True], ids=["append", "keyed"])
+@pytest.mark.parametrize(
+    ("old", "new", "fits", "large"),
+    [
+        (pa.int32(), pa.int64(), 2**31 - 1, 2**31),
+        (pa.float32(), pa.float64(), 0.5, 0.1),
+        (pa.decimal128(5, 2), pa.decimal128(9, 2), Decimal("999.99"), Decimal("1000.00")),
+    ],
+    ids=["int", "float", "decimal"],
+)
+def test_values_that_the_old_type_cannot_hold_are_dead_letters_where_types_discard_rows(  # noqa: PLR0917 - a case each
+    tmp_path: Path,
+    tables: type[IcebergTables | PaimonTables],
+    old: pa.DataType,
+    new: pa.DataType,
+    fits: object,
+    large: object,
+    *,
+    key: bool,
+) -> None:
+    world, path = World.create(tmp_path), TablePath("t", "wide")
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("much", old)])
+    world.store.create_table(path, schema, ("id",) if key else (), buckets=1, freshness_s=0.2)
+    kept = TableSettings(mode="mirror", on_bad_row="dead_letter", schema={"types": "discard_row"})
+    world.rules = lambda _path: kept
+    made = tables(tmp_path)
+    lake = made.open(world.clock)
+    options: dict[str, Any] = {"lake": lake, "lake_type": made.name, "mirrors": True}
+    world.store.load(path, pa.table({"id": [0], "much": pa.array([fits], old)}, schema=schema))
+    assert world.once(**options).failed == ()
+    world.store.widen_column(path, "much", new)
+    values = pa.array([fits, large, None], new)
+    rows_read = pa.table({"id": pa.array([1, 2, 3]), "much": values}, schema=world.store.table(path).schema)
+    world.store.load(path, rows_read)
+    source = EmbeddedSource(EmbeddedStore.open(world.store.root))
+    assert world.once(source=source, **options).failed == ()
+    found = {row["id"]: row["much"] for row in rows(lake, path)}
+    assert found == {0: fits, 1: fits, 3: None}
+    (letter,) = rows(lake, path_of(path))
+    assert (letter["offset"], letter["column_name"], letter["code"]) == (2, "much", "LW-406")
     lake.close()

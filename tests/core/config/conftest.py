@@ -57,6 +57,8 @@ class RiverPlugin(MarshPlugin):
 
     def partition_writer(self, task, table, partition, name, attempt, before, memory_bytes): ...
 
+    def row_check(self, task, table, split): ...
+
 
 class PierOptions(Options, frozen=True, kw_only=True):
     required: bool = False

@@ -15,17 +15,21 @@ from msgspec.structs import replace
 from lakeward.coordinator.commits.committer import Committer
 from lakeward.coordinator.commits.letter_committer import LetterCommitter, pending
 from lakeward.coordinator.commits.letter_rewriter import LetterRewriter
-from lakeward.errors import LakeError, RowError
+from lakeward.errors import CorruptFileError, LakeError, RowError
+from lakeward.model.checkpoints import CheckpointState
 from lakeward.model.dead_letters import KIND, path_of
 from lakeward.model.identity import RoundId
 from lakeward.model.results import CommitRequest, LakeFile
 from lakeward.model.settings import TableSettings
 from lakeward.model.tables import TableBucket, TablePath
 from lakeward.observe.condition import ConditionTracker
+from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.round_journal import JournalStore, RoundJournal
 from lakeward.storage.small_files import SmallFiles
+from lakeward.subtask.run import run_subtask
 from lakeward_service_kit.checkpoint_values import FIRST, SECOND
 from lakeward_service_kit.held_source import HeldSource
+from lakeward_service_kit.jobs import ThreadJobs
 from lakeward_service_kit.service_world import SCHEMA, let_writes_end
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
@@ -333,3 +337,49 @@ def test_the_journals_are_read_once_for_a_table_of_which_none_names_letters(worl
     ours.expect(table.path)
     ours.finish(table)
     assert store.looks == 2
+
+
+@LAYOUTS
+@pytest.mark.parametrize("slots", [1, 3])
+def test_a_round_that_goes_on_from_a_checkpoint_with_dead_letters_loses_and_doubles_none(
+    world: World, layout: dict[str, object], slots: int
+) -> None:
+    rules(world, on_bad_row="dead_letter", **layout)
+    path, bad = world.table("bad"), set(range(1, 3 * ROWS, 7))
+    load(world, path, 0, bad)
+    load(world, path, ROWS, bad)
+    load(world, path, 2 * ROWS, bad)
+    gate = world.directory / "gate"
+    gate.touch()
+    source = HeldSource(EmbeddedStore.open(world.store.root), gate, 2)
+    often = {"interval_s": 0.05, "pause_s": 0.0, "open_rows": 0}
+    held: dict[str, Any] = {"source": source, "source_type": "held", "mirrors": True, **often}
+    store = CheckpointFiles(SmallFiles(str(world.directory / "state")), world.clock)
+
+    def has_letters() -> bool:
+        for info in store.list("svc"):
+            if info.state is CheckpointState.COMPLETE:
+                with suppress(CorruptFileError):  # a service that runs deletes older ones
+                    progress = [one for part in store.load(info.ref).subtasks for one in part.progress]
+                    files = [file for one in progress for file in one.files if file.kind == KIND]
+                    if files and all(one.bad_rows.total for one in progress):
+                        return True
+        return False
+
+    async def until_killed() -> None:
+        serving = asyncio.create_task(world.service(jobs=ThreadJobs(run_subtask, slots=2), **held).serve())
+        await until(has_letters)
+        serving.cancel()
+        with suppress(asyncio.CancelledError):
+            await serving
+
+    asyncio.run(until_killed())
+    let_writes_end()
+    gate.unlink()
+    assert world.once(jobs=ThreadJobs(run_subtask, slots=slots), **held).failed == ()
+    (one,) = [one for one in world.rounds if one.outcome == "committed"]
+    assert one.resumed_from
+    assert (one.rows, one.dead_letters) == (3 * ROWS, len(bad))
+    assert ids(world, path) == [number for number in range(3 * ROWS) if number not in bad]
+    found = [pa.ipc.open_stream(row["row"]).read_all().column("id")[0].as_py() for row in letters(world, path)]
+    assert sorted(found) == sorted(bad)
