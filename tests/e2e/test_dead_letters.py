@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
+import threading
+from contextlib import suppress
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,19 +17,24 @@ import pytest
 from lakeward.cli.main import run
 from lakeward.coordinator.rounds.mirroring import as_configured
 from lakeward.model.dead_letters import SCHEMA, path_of
+from lakeward.model.identity import REPLAY
+from lakeward.model.results import RewriteRequest
 from lakeward.model.settings import TableSettings
 from lakeward.model.tables import TablePath
 from lakeward_e2e.lakes import IcebergTables, PaimonTables
 from lakeward_ops.verify.comparison import KINDS
 from lakeward_ops.verify.verification import Sides, Verification, VerifyOptions, verify_table
-from lakeward_service_kit.replaying import replay
-from lakeward_service_kit.service_world import World
+from lakeward_service_kit.replaying import asked, replay
+from lakeward_service_kit.service_world import World, let_writes_end
 from lakeward_source_embedded.reader import EmbeddedReader
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
+from lakeward_testing.waiting import LIMIT_S, until
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from lakeward.model.results import CommitOutcome, CommitRequest
 
 ROWS = 50
 BAD = [4, 30]
@@ -123,6 +131,8 @@ def test_rows_are_put_into_a_lake_once_they_fit_and_never_before_a_newer_version
     assert found[ROWS + BAD[0]] is None
     left = rows(lake, path_of(path))
     assert {row["code"] for row in left} == ({"LW-414"} if key else set())
+    checked = verified(world, lake, path)
+    assert (checked.comparison.counts, checked.dead_letters) == (dict.fromkeys(KINDS, 0), len(left))
     load(world, path, 2 * ROWS, at=None)
     assert world.once(mirrors=True, **options).failed == ()
     assert len(rows(lake, path)) == 3 * ROWS
@@ -214,4 +224,54 @@ def test_values_that_the_old_type_cannot_hold_are_dead_letters_where_types_disca
     assert found == {0: fits, 1: fits, 3: None}
     (letter,) = rows(lake, path_of(path))
     assert (letter["offset"], letter["column_name"], letter["code"]) == (2, "much", "LW-406")
+    lake.close()
+
+
+@pytest.mark.parametrize("tables", [IcebergTables, PaimonTables], ids=["iceberg", "paimon"])
+@pytest.mark.parametrize("key", [False, True], ids=["append", "keyed"])
+@pytest.mark.parametrize("call", ["commit", "rewrite"])
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_service_killed_at_one_of_the_two_commits_of_a_replay_loses_and_doubles_nothing(
+    tmp_path: Path, tables: type[IcebergTables | PaimonTables], call: str, *, key: bool, after: bool
+) -> None:
+    world, path = World.create(tmp_path), TablePath("t", "bad")
+    world.store.create_table(path, COLUMNS, ("id",) if key else (), buckets=1, freshness_s=0.2)
+    world.rules = partial(mirrored, (), ())
+    made = tables(tmp_path)
+    lake = made.open(world.clock)
+    load(world, path, 0, at=None)
+    assert world.once(mirrors=True, lake=lake, lake_type=made.name).failed == ()
+    world.rules = partial(mirrored, (), ("!name",))
+    sprung, released = threading.Event(), threading.Event()
+    doomed = made.open(world.clock)
+    real = getattr(doomed, call)
+
+    def trapped(request: CommitRequest | RewriteRequest) -> CommitOutcome:
+        is_replay = isinstance(request, RewriteRequest) or request.round_id.epoch == REPLAY
+        outcome = real(request) if after else None
+        if is_replay and not sprung.is_set():
+            sprung.set()
+            released.wait(LIMIT_S)
+        return outcome or real(request)
+
+    setattr(doomed, call, trapped)
+
+    async def until_killed() -> None:
+        service = world.service(lake=doomed, lake_type=made.name, mirrors=True, replay=asked(path))
+        serving = asyncio.create_task(service.serve())
+        await until(sprung.is_set)
+        serving.cancel()
+        with suppress(asyncio.CancelledError):
+            await serving
+
+    asyncio.run(until_killed())
+    load(world, path, ROWS, at=None)
+    assert world.once(mirrors=True, lake=lake, lake_type=made.name).failed == ()
+    released.set()
+    let_writes_end()
+    load(world, path, 2 * ROWS, at=None)
+    assert world.once(mirrors=True, lake=lake, lake_type=made.name).failed == ()
+    put_in = call == "rewrite" or after
+    assert sorted(row["id"] for row in rows(lake, path)) == [one for one in range(3 * ROWS) if put_in or one != BAD[0]]
+    assert len(rows(lake, path_of(path))) == (0 if put_in else 1)
     lake.close()

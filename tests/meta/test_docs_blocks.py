@@ -62,6 +62,7 @@ NOT_RUN = {
     r"lakeward run( --(final|status-port \d+|set \S+))?$": "runs until stopped: tests/e2e/test_stopping_processes.py",
     r"lakeward demo": "runs until it is stopped; tests/e2e/test_demo.py and tests/e2e/test_demo_fluss.py do",
     r"lakeward (checkpoints (show|delete)|rounds show) ": "names a checkpoint or round that there was once",
+    r"lakeward deadletters (replay|delete) ": "needs dead letters; tests/e2e/test_dead_letters.py has some",
     r"python -m lakeward\.cli\.reference docs/reference$": "writes docs/; tests/meta/test_cli_reference.py compares",
     r"python -m lakeward_simulator |cd tests/simulator$": "takes minutes; tests/simulator runs the same seeds",
 }

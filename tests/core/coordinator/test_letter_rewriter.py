@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from lakeward.coordinator.commits.letter_rewriter import Change, LetterRewriter
+from lakeward.coordinator.commits.letter_rewriter import LetterChange, LetterRewriter
 from lakeward.errors import CommitConflictError, FencedError, OutcomeUnknownError, RowError
 from lakeward.model.batches import SourceBatch
 from lakeward.model.dead_letters import SCHEMA, Reason, digests, letters_of, path_of, read_back, table_of
@@ -81,7 +81,7 @@ def unnamed_files(lake: FolderLake) -> frozenset[str]:
 
 
 def rewrite(lake: FolderLake, *gone: int, **options: Any) -> int:  # noqa: ANN401 - of any type
-    return LetterRewriter(lake, FolderLakePlugin).rewrite(LETTERS.path, ID, Change(named(lake, *gone)), **options)
+    return LetterRewriter(lake, FolderLakePlugin).rewrite(LETTERS.path, ID, LetterChange(named(lake, *gone)), **options)
 
 
 def test_letters_are_taken_out_and_those_that_stay_are_as_they_were(lake: FolderLake) -> None:
@@ -91,7 +91,7 @@ def test_letters_are_taken_out_and_those_that_stay_are_as_they_were(lake: Folder
 
 
 def test_letters_that_are_gone_already_are_not_missed_and_nothing_is_written(lake: FolderLake) -> None:
-    gone = Change(named(lake, 1))
+    gone = LetterChange(named(lake, 1))
     rewriter = LetterRewriter(lake, FolderLakePlugin)
     assert rewriter.rewrite(LETTERS.path, ID, gone) == 1
     head = lake.head(LETTERS.path)
@@ -161,7 +161,7 @@ def test_a_start_that_was_overtaken_takes_nothing_out(lake: FolderLake) -> None:
 def test_a_letter_gets_another_reason_and_keeps_its_column_unless_that_is_another_one(lake: FolderLake) -> None:
     first, second = (next(iter(named(lake, one))) for one in (0, 1))
     reasons = {first: Reason("too late", "LW-414"), second: Reason("too long", "LW-406", "name")}
-    assert LetterRewriter(lake, FolderLakePlugin).rewrite(LETTERS.path, ID, Change((), reasons)) == 0
+    assert LetterRewriter(lake, FolderLakePlugin).rewrite(LETTERS.path, ID, LetterChange((), reasons)) == 0
     found = {row["offset"]: (row["cause"], row["code"], row["column_name"]) for row in lake.read(LETTERS.path)}
     assert found[0] == ("too late", "LW-414", "")
     assert found[1] == ("too long", "LW-406", "name")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from lakeward.errors import NotReplayedError, RowError
+from lakeward.errors import LakeError, NotReplayedError, RowError, SourceError
 from lakeward.model.dead_letters import path_of
 from lakeward.model.identity import REPLAY
 from lakeward.model.results import CommitRequest, RewriteRequest
@@ -22,10 +22,14 @@ from lakeward.storage.round_journal import JournalStore
 from lakeward.storage.small_files import SmallFiles
 from lakeward_service_kit.replaying import asked, replay
 from lakeward_service_kit.service_world import SCHEMA, let_writes_end
+from lakeward_source_embedded.reader import EmbeddedReader
 from lakeward_testing.waiting import LIMIT_S, until
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
+
+    from lakeward.model.splits import LogSplit
+    from lakeward.ports import SourceBatch
 
 from lakeward_service_kit.service_world import World
 
@@ -278,3 +282,51 @@ def test_a_service_killed_between_two_steps_of_a_replay_loses_and_doubles_nothin
     rules(world, columns=MENDED)
     replay(world, path, lambda: not letters(world, path))
     assert ids(world, path) == list(range(3 * ROWS))
+
+
+@pytest.mark.parametrize("moment", ["before_commit", "before_rewrite"])
+def test_rows_are_put_in_once_though_the_lake_refuses_one_of_the_two_commits(world: World, moment: str) -> None:
+    rules(world)
+    path = world.table("bad", buckets=1)
+    load(world, path, range(ROWS), {3, 17})
+    world.once(mirrors=True)
+    rules(world, columns=MENDED)
+    load(world, path, range(ROWS, 2 * ROWS))
+    refused: list[object] = []
+
+    def refuse(request: CommitRequest | RewriteRequest) -> None:
+        if not refused and (isinstance(request, RewriteRequest) or request.round_id.epoch == REPLAY):
+            refused.append(request)
+            message = "the catalog refuses"
+            raise LakeError(message)
+
+    setattr(world.lake, moment, refuse)
+    put_in = moment == "before_rewrite"
+    replay(world, path, lambda: bool(refused) and 2 * ROWS - 1 in ids(world, path))
+    assert ids(world, path) == [one for one in range(2 * ROWS) if put_in or one not in {3, 17}]
+    assert json_ids(letters(world, path)) == ([] if put_in else [3, 17])
+    load(world, path, [2 * ROWS])
+    replay(world, path, lambda: not letters(world, path) and 2 * ROWS in ids(world, path))
+    assert ids(world, path) == list(range(2 * ROWS + 1))
+
+
+def test_a_source_that_cannot_be_read_puts_nothing_in_and_rounds_go_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = keyed(world)
+    rules(world, columns=MENDED)
+    tried: list[object] = []
+    read = EmbeddedReader.read_log
+
+    def refuse(reader: EmbeddedReader, split: LogSplit) -> Iterator[SourceBatch]:
+        if split.split_id.startswith("replay"):
+            tried.append(split)
+            load(world, path, [ROWS])
+            message = "the server does not answer"
+            raise SourceError(message)
+        return read(reader, split)
+
+    monkeypatch.setattr(EmbeddedReader, "read_log", refuse)
+    replay(world, path, lambda: bool(tried) and ROWS in ids(world, path, "id"))
+    assert json_ids(letters(world, path)) == [3, 3, 5, 7, 7]
+    assert replays(world, path) == []

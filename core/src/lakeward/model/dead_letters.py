@@ -73,6 +73,9 @@ def table_of(table: TableSpec) -> TableSpec:
         left_out=(),
         system_columns=False,
         lake_format="",
+        may_widen=True,
+        keeps_types=False,
+        read_schema=None,
         union_read=False,
     )
 

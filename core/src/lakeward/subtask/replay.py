@@ -123,7 +123,7 @@ class _Replay:
             return False
         self._found.applied.append(name)
         # A letter that is there twice is of a record that was read twice: it is put in once.
-        identity = (bucket, rows.keys[place] if rows.keys else offset)
+        identity = (bucket, rows.keys[place] if rows.keys else offset if offset >= 0 else name)
         if identity in self._seen:
             return False
         self._seen.add(identity)

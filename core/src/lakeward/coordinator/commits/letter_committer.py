@@ -12,7 +12,7 @@ import structlog
 from msgspec import structs
 
 from lakeward.coordinator.commits.committer import CommitWork
-from lakeward.coordinator.commits.letter_rewriter import Change
+from lakeward.coordinator.commits.letter_rewriter import LetterChange
 from lakeward.errors import SchemaMismatchError, TableGoneError
 from lakeward.model import dead_letters
 from lakeward.model.dead_letters import DIGEST_BYTES
@@ -123,7 +123,7 @@ class LetterCommitter:
         path = self.open(table).path
         data = journal.replayed
         gone = frozenset(data[at : at + DIGEST_BYTES] for at in range(0, len(data), DIGEST_BYTES))
-        self._rewriter.rewrite(path, journal.round_id, Change(gone, reasons), self._incarnation)
+        self._rewriter.rewrite(path, journal.round_id, LetterChange(gone, reasons), self._incarnation)
         done = structs.replace(journal, replayed=b"")
         self._journals.write(done)
         return done

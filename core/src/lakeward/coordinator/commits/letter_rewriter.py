@@ -34,7 +34,7 @@ _TRIES = 10
 _log = structlog.get_logger("lakeward.deadletters")
 
 
-class Change(NamedTuple):
+class LetterChange(NamedTuple):
     """What becomes of letters, by their digests: those in `gone` are taken out, others get another reason."""
 
     gone: Collection[bytes]
@@ -60,7 +60,9 @@ class LetterRewriter:
             raise LakeError(message)
         return self._lake
 
-    def rewrite(self, path: TablePath, round_id: RoundId, change: Change, stamp: Incarnation | None = None) -> int:
+    def rewrite(
+        self, path: TablePath, round_id: RoundId, change: LetterChange, stamp: Incarnation | None = None
+    ) -> int:
         """Change the letters of a table of dead letters; return how many were taken out.
 
         Files lie under the prefix of `round_id`. With a `stamp`, that one has to be on the head: who holds a later one
@@ -82,7 +84,7 @@ class LetterRewriter:
         return gone
 
     def _until_known(
-        self, path: TablePath, round_id: RoundId, change: Change, stamp: Incarnation | None, tried: _Tried
+        self, path: TablePath, round_id: RoundId, change: LetterChange, stamp: Incarnation | None, tried: _Tried
     ) -> int:
         lake, gone = self.rewritable(path), 0
         for _ in range(_TRIES):
@@ -111,7 +113,7 @@ class LetterRewriter:
         message = f"table {path}: lost the race to rewrite its dead letters {_TRIES} times in a row"
         raise CommitConflictError(message)
 
-    def _write(self, head: LakeHead, round_id: RoundId, change: Change, tried: _Tried) -> _Written:
+    def _write(self, head: LakeHead, round_id: RoundId, change: LetterChange, tried: _Tried) -> _Written:
         writer: LakeWriter | None = None
         gone = changed = 0
         for rows in self.rewritable(head.path).read_rows(head.path, head.snapshot_id or 0):

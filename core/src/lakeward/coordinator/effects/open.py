@@ -20,15 +20,7 @@ from lakeward.coordinator.rounds.contract import under_contract
 from lakeward.coordinator.rounds.effects import LookForTable, OpenTable
 from lakeward.coordinator.rounds.layout import check_bucket_counts, check_splits, resolve_layout
 from lakeward.coordinator.rounds.mirroring import MIRROR, as_configured
-from lakeward.errors import (
-    FencedError,
-    LakeTableGoneError,
-    LakewardError,
-    OffsetsWentBackError,
-    OutcomeUnknownError,
-    SourceError,
-    TableGoneError,
-)
+from lakeward.errors import LakeTableGoneError, LakewardError, OffsetsWentBackError, SourceError, TableGoneError
 from lakeward.machines.splits import enumerate_splits
 from lakeward.model.identity import REPLAY, RoundId
 from lakeward.model.partitioning import ExchangeMode
@@ -132,22 +124,20 @@ class TableOpener:
         return context, restored
 
     def _replay(self, round_id: RoundId, context: RoundContext, wanted: LetterFilter) -> None:
-        """Replay dead letters; what went wrong is for whoever asked, and the round goes on.
+        """Replay dead letters; what goes wrong before a commit is for whoever asked, and the round goes on.
 
-        Raises:
-            FencedError: a later start has taken over.
-            OutcomeUnknownError: the commit may have landed, or may yet: another round settles that first.
+        Raises as `LetterReplayer.commit`: another round settles first what has landed.
         """
         path, replay_id = context.table.path, RoundId(round_id.incarnation, round_id.table_id, REPLAY, round_id.number)
         try:
-            journal = self._replayer.replay(replay_id, round_id, context, wanted)
-            if journal is not None:
-                self._cleaner.sweep_prefix(journal, may_have_orphans=True)
-        except (FencedError, OutcomeUnknownError):
-            raise
+            written = self._replayer.write(replay_id, context, wanted)
         except LakewardError as error:
             _log.error("dead letters were not replayed; ask again", table=str(path), reason=str(error))
             self._cleaner.end_round(replay_id)
+            return
+        if written is not None:
+            journal = self._replayer.commit(written, round_id)
+            self._cleaner.sweep_prefix(journal, may_have_orphans=True)
 
 
 def start_round(  # noqa: PLR0917 - the two sides, whose round it is, and its rules

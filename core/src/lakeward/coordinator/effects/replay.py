@@ -7,7 +7,7 @@ commit and makes the second one, or finds none, and then the letters are still t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 from msgspec import structs
@@ -43,6 +43,14 @@ if TYPE_CHECKING:
     Letters = Callable[[], Iterator[pa.RecordBatch]]
 
 _log = structlog.get_logger("lakeward.deadletters")
+
+
+class WrittenReplay(NamedTuple):
+    """A replay whose files are written, and in no commit yet."""
+
+    context: RoundContext
+    journal: RoundJournal
+    found: Replayed
 
 
 class LetterReplayer:
@@ -83,15 +91,11 @@ class LetterReplayer:
         """See `LetterCommitter.finish`."""
         self._letters.finish(table)
 
-    def replay(
-        self, replay_id: RoundId, round_id: RoundId, context: RoundContext, wanted: LetterFilter
-    ) -> RoundJournal | None:
-        """Replay letters before a round of their table, which is opened; return the journal, None where there are none.
+    def write(self, replay_id: RoundId, context: RoundContext, wanted: LetterFilter) -> WrittenReplay | None:
+        """Write the rows that fit before a round of their table, which is opened; None where there are no letters.
 
         Raises:
-            FencedError: a later start has taken over, or the round is over.
-            OutcomeUnknownError: the commit of the rows may have landed, or that without the letters.
-            LakewardError: letters, source or lake cannot be read or written, or the lake refused.
+            LakewardError: letters or source cannot be read, or the lake cannot be written; nothing was committed.
         """
         table, head, path = context.table, context.head, path_of(context.table.path)
         letters_head = self._lake.head(path)
@@ -111,15 +115,28 @@ class LetterReplayer:
             return (wanted.of(read_back(rows)) for rows in lake.read_rows(path, snapshot_id))
 
         found = self._write(self._work(replay_id, context), chosen)
-        journal = structs.replace(journal, replayed=b"".join(found.applied))
+        return WrittenReplay(context, structs.replace(journal, replayed=b"".join(found.applied)), found)
+
+    def commit(self, written: WrittenReplay, round_id: RoundId) -> RoundJournal:
+        """Commit the rows, as long as a round may commit, and take their letters out; return the journal.
+
+        Once the rows have landed, `finish` takes the letters out if that fails here: no round may begin before.
+
+        Raises:
+            FencedError: a later start has taken over, or the round is over.
+            OutcomeUnknownError: the rows may have landed, or may yet.
+            LakewardError: the lake refused one of the two, or the source the first.
+        """
+        table, found = written.context.table, written.found
         if found.files:
-            journal = self._commit(journal, round_id, context, found)
+            journal = self._commit_rows(written, round_id)
         else:
-            journal = self._letters.take_out(table, journal, found.stay)
+            journal = self._letters.take_out(table, written.journal, found.stay)
         _log.info("replayed dead letters", table=str(table.path), put_in=len(found.applied), stay=len(found.stay))
         return journal
 
-    def _commit(self, journal: RoundJournal, round_id: RoundId, context: RoundContext, found: Replayed) -> RoundJournal:
+    def _commit_rows(self, written: WrittenReplay, round_id: RoundId) -> RoundJournal:
+        context, journal, found = written
         table, commit = context.table, context.head.commit
         self._letters.expect(table.path)
 

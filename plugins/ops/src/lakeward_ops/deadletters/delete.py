@@ -12,7 +12,7 @@ import click
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.open_plugins import opened_lake
 from lakeward.clock import SystemClock
-from lakeward.coordinator.commits.letter_rewriter import Change, LetterRewriter
+from lakeward.coordinator.commits.letter_rewriter import LetterChange, LetterRewriter
 from lakeward.errors import EXIT_FAILED, UsageError
 from lakeward.hooks.discovery import load
 from lakeward.hooks.plugins import LAKE_GROUP
@@ -68,7 +68,7 @@ def delete(
         if not (yes or click.confirm(question, err=True)):
             invocation.output.show({"table": str(path), "deleted": 0}, "Nothing was deleted.")
             return EXIT_FAILED
-        deleted = rewriter.rewrite(letters, _own_id(loaded, head), Change(chosen))
+        deleted = rewriter.rewrite(letters, _own_id(loaded, head), LetterChange(chosen))
     invocation.output.show(
         {"table": str(path), "deleted": deleted}, f"{path}: deleted {count(deleted, 'dead letter')}."
     )
