@@ -7,6 +7,7 @@ import io
 import json
 import threading
 from contextlib import suppress
+from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,8 @@ import pytest
 
 from lakeward.cli.main import run
 from lakeward.coordinator.rounds.mirroring import as_configured
-from lakeward.model.dead_letters import SCHEMA, path_of
-from lakeward.model.identity import REPLAY
+from lakeward.model.dead_letters import SCHEMA, path_of, table_of
+from lakeward.model.identity import REPLAY, Incarnation
 from lakeward.model.results import RewriteRequest
 from lakeward.model.settings import TableSettings
 from lakeward.model.tables import TablePath
@@ -32,6 +33,7 @@ from lakeward_source_embedded.store import EmbeddedStore
 from lakeward_testing.waiting import LIMIT_S, until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from lakeward.model.results import CommitOutcome, CommitRequest
@@ -244,7 +246,7 @@ def test_a_service_killed_at_one_of_the_two_commits_of_a_replay_loses_and_double
     world.rules = partial(mirrored, (), ("!name",))
     sprung, released = threading.Event(), threading.Event()
     doomed = made.open(world.clock)
-    real = getattr(doomed, call)
+    real: Callable[[CommitRequest | RewriteRequest], CommitOutcome] = getattr(doomed, call)
 
     def trapped(request: CommitRequest | RewriteRequest) -> CommitOutcome:
         is_replay = isinstance(request, RewriteRequest) or request.round_id.epoch == REPLAY
@@ -274,4 +276,23 @@ def test_a_service_killed_at_one_of_the_two_commits_of_a_replay_loses_and_double
     put_in = call == "rewrite" or after
     assert sorted(row["id"] for row in rows(lake, path)) == [one for one in range(3 * ROWS) if put_in or one != BAD[0]]
     assert len(rows(lake, path_of(path))) == (0 if put_in else 1)
+    lake.close()
+
+
+@pytest.mark.parametrize("tables", [IcebergTables, PaimonTables], ids=["iceberg", "paimon"])
+def test_a_table_of_dead_letters_that_an_earlier_release_made_is_gone_on_with(
+    tmp_path: Path, tables: type[IcebergTables | PaimonTables]
+) -> None:
+    """It has no log offsets."""
+    world, path = World.create(tmp_path), TablePath("t", "bad")
+    spec = world.store.create_table(path, COLUMNS, (), buckets=1, freshness_s=0.2)
+    world.rules = partial(mirrored, (), ())
+    made = tables(tmp_path)
+    lake = made.open(world.clock)
+    before = pa.schema([field for field in SCHEMA if field.name != "log_offset"])
+    lake.open_table(replace(table_of(spec), schema=before), Incarnation("svc", 1, "0" * 16))
+    load(world, path, 0, at=None)
+    assert world.once(mirrors=True, lake=lake, lake_type=made.name).failed == ()
+    (letter,) = rows(lake, path_of(path))
+    assert (letter["offset"], letter["log_offset"]) == (BAD[0], None)
     lake.close()
