@@ -226,6 +226,8 @@ def test_values_that_the_old_type_cannot_hold_are_dead_letters_where_types_disca
     assert found == {0: fits, 1: fits, 3: None}
     (letter,) = rows(lake, path_of(path))
     assert (letter["offset"], letter["column_name"], letter["code"]) == (2, "much", "LW-406")
+    checked = verified(world, lake, path)
+    assert (checked.comparison.counts, checked.dead_letters) == (dict.fromkeys(KINDS, 0), 1)
     lake.close()
 
 

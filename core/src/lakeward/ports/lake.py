@@ -1,7 +1,7 @@
 """The ports of a lake, a table format: `Lake` in the driver, `LakeWriter` in a subtask.
 
 Threads: the driver calls a `Lake` from several worker threads at once, but never twice at a time for one table. A
-`LakeWriter` lives in one subtask and is called by one thread.
+`LakeWriter` lives in one subtask, or in the driver while it replays dead letters, and is called by one thread.
 """
 
 from __future__ import annotations

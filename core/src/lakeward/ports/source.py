@@ -1,7 +1,7 @@
 """The ports of a source: `Source` in the driver, `SourceReader` in a subtask.
 
-Threads: the driver calls a `Source` from several worker threads at once. A `SourceReader` lives in one subtask and is
-called by one thread.
+Threads: the driver calls a `Source` from several worker threads at once. A `SourceReader` lives in one subtask, or in
+the driver while it replays dead letters, and is called by one thread.
 """
 
 from __future__ import annotations

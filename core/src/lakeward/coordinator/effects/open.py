@@ -135,9 +135,13 @@ class TableOpener:
             _log.error("dead letters were not replayed; ask again", table=str(path), reason=str(error))
             self._cleaner.end_round(replay_id)
             return
-        if written is not None:
-            journal = self._replayer.commit(written, round_id)
+        if written is None:
+            return
+        journal = self._replayer.commit(written, round_id)
+        try:
             self._cleaner.sweep_prefix(journal, may_have_orphans=True)
+        except LakewardError as error:  # the replay is done; the rest is deleted after the next commit
+            _log.warning("left-over files stay for now", round=str(replay_id), reason=str(error))
 
 
 def start_round(  # noqa: PLR0917 - the two sides, whose round it is, and its rules
