@@ -72,6 +72,7 @@ from lakeward.local_files import is_local
 from lakeward.machines.leases import Leases, LeasesPolicy
 from lakeward.machines.rounds import Rounds
 from lakeward.model.identity import Incarnation
+from lakeward.model.lake_names import LakeNames
 from lakeward.model.secrets import SecretTexts
 from lakeward.observe.files import service_folder
 from lakeward.observe.live_status import LiveStatus
@@ -118,16 +119,27 @@ def _bound_tables(loaded: Loaded, files: SmallFiles, clock: Clock) -> BoundTable
 
 def _incarnation(loaded: Loaded, clock: Clock, states: ServiceStateStore, source: Source, lake: Lake) -> Incarnation:
     service = loaded.settings.service.name
-    started = started_ms(service, clock, states, lake, partial(_included_tables, loaded, source))
+    started = started_ms(service, clock, states, lake, partial(_lake_tables, loaded, source))
     return Incarnation(service, started, secrets.token_hex(8))
 
 
-def _included_tables(loaded: Loaded, source: Source) -> list[TablePath]:
+def _lake_tables(loaded: Loaded, source: Source) -> list[TablePath]:
+    """Return the lake tables of all that is tiered.
+
+    Raises:
+        ConfigError: two tables have one lake table.
+        SourceError: the tables cannot be listed.
+    """
+
     def rules(path: TablePath) -> TableSettings:
         return table_rules(loaded, path).settings
 
     found = configured_tables(source, rules, mirrors=MIRROR in modes_of(loaded.settings))
-    return [table.path for table in found if rules(table.path).include]
+    tiered = [table for table in found if rules(table.path).include]
+    names = LakeNames()
+    for table in tiered:
+        names.add(table.path, rules(table.path))
+    return [table.in_lake.path for table in tiered]
 
 
 def _source(name: str, options: Any, clock: Clock, resources: OpenResources) -> Source:  # noqa: ANN401 - its own
@@ -293,7 +305,12 @@ class ServiceContainer(containers.DeclarativeContainer):
         settings=settings,
     )
     upkeep_committer = providers.Singleton(
-        UpkeepCommitter, lake, components.provided.journals, cleaner, clock, settings.lake.upkeep_timeout_s
+        UpkeepCommitter,
+        lake,
+        components.provided.journals,
+        cleaner,
+        options.provided.rules,
+        settings.lake.upkeep_timeout_s,
     )
     upkeep_jobs = providers.Singleton(
         UpkeepJobs,

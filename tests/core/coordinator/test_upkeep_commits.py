@@ -12,7 +12,7 @@ from lakeward.coordinator.commits.cleaner import Cleaner
 from lakeward.coordinator.commits.upkeep import UpkeepCommitter
 from lakeward.errors import FencedError, LakeError, OutcomeUnknownError
 from lakeward.model.identity import UPKEEP, Incarnation, RoundId
-from lakeward.model.settings import ServiceSettings
+from lakeward.model.settings import ServiceSettings, TableSettings
 from lakeward.storage.round_journal import JournalStore
 from lakeward.storage.small_files import SmallFiles
 from lakeward_testing.clock import FakeClock
@@ -42,7 +42,7 @@ class Start:
         self.who = who
         settings = ServiceSettings(fence_s=FENCE_S)
         self.cleaner = Cleaner(world.lake, world.journals, world.clock, who, settings=settings, checkpointed=nothing)
-        self.committer = UpkeepCommitter(world.lake, world.journals, self.cleaner, world.clock, LIMIT_S)
+        self.committer = UpkeepCommitter(world.lake, world.journals, self.cleaner, lambda _: TableSettings(), LIMIT_S)
         self._number = 0
 
     def plan(self) -> UpkeepPlan | None:

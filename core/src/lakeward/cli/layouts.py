@@ -8,8 +8,9 @@ from lakeward.config.tables import table_rules, table_section
 from lakeward.coordinator.rounds.alike_columns import RENAME, alike_message
 from lakeward.coordinator.rounds.layout import TableLayout, table_layout
 from lakeward.coordinator.rounds.mirroring import why_none
-from lakeward.errors import LakewardError, NewerSourceError, SchemaMismatchError
+from lakeward.errors import ConfigError, LakewardError, NewerSourceError, SchemaMismatchError
 from lakeward.model.alike_names import alike_names
+from lakeward.model.lake_names import LakeNames
 from lakeward.model.near_names import did_you_mean
 from lakeward.model.patterns import matches
 from lakeward.ports import CheckResult, SchemaCheckedLake
@@ -59,9 +60,23 @@ def schema_checks(loaded: Loaded, lake: Lake, tables: Iterable[TableSpec]) -> li
     for table in tables:
         if table_rules(loaded, table.path).settings.include and not table.unreadable:
             try:
-                lake.check_schema(table)
+                lake.check_schema(table.in_lake)
             except SchemaMismatchError as unfit:
                 found.append((f"columns of {table.path}", False, f"[{unfit.code}] {unfit}"))
+    return found
+
+
+def lake_name_checks(loaded: Loaded, tables: Iterable[TableSpec]) -> list[Check]:
+    """Return a failed check for each table that is tiered whose lake table is that of another one."""
+    found: list[Check] = []
+    names = LakeNames()
+    for table in tables:
+        rules = table_rules(loaded, table.path).settings
+        if rules.include:
+            try:
+                names.add(table.path, rules)
+            except ConfigError as clash:
+                found.append((f"lake table of {table.path}", False, f"[{clash.code}] {clash}"))
     return found
 
 

@@ -14,8 +14,9 @@ from lakeward.config.tables import table_rules, table_section
 from lakeward.errors import ConfigError
 from lakeward.local_files import is_local
 from lakeward.model.identity import SERVICE_NAME
+from lakeward.model.lake_names import LakeNames
 from lakeward.model.object_store import OPTIONS, SCHEME, SCHEMES
-from lakeward.model.patterns import is_pattern
+from lakeward.model.patterns import has_wildcards, is_pattern
 from lakeward.model.secrets import mask_uri
 from lakeward.model.settings import DISCARD_ROW, DYNAMIC_ALLOCATION
 from lakeward.model.tables import TablePath
@@ -33,6 +34,7 @@ _MASTER = re.compile(
 )
 _COLLECTORS = ("http://", "https://")
 _MEMORY_KEYS = (".memory", ".memoryOverhead")
+_UNFIT_NAME = re.compile(r"[./]|^\s|\s$")
 _MEMORY = re.compile(r"\d+(?:[kmgtp]b?|b)?", re.IGNORECASE)
 
 
@@ -123,10 +125,40 @@ def check_mirrors(loaded: Loaded) -> None:
         for what, contract in rules.schema.items():
             if contract in {"discard_value", DISCARD_ROW}:
                 given[f"schema.{what}"] = contract
+        given |= {name: found for name in ("lake_name", "lake_namespace") if (found := getattr(rules, name))}
         for name, found in given.items():
             key = place(loaded.file, f"{table_section(pattern)}.{name}")
-            hint = "The source's server makes the lake table of the mode `tier`, and its clients read all columns."
+            hint = (
+                "The source's server names and makes the lake table of the mode `tier`; its clients read all columns."
+            )
             raise ConfigError(key, 'no such key without `mode = "mirror"` or a `lake_partition`', found, hint)
+
+
+def check_lake_names(loaded: Loaded) -> None:
+    """Check the form of names of lake tables, and that no two tables of the configuration have one lake table.
+
+    Whether a table that only a pattern matches has that of another one is known once the tables are.
+
+    Raises:
+        ConfigError: names the key to change.
+    """
+    names = LakeNames()
+    for pattern, stated in loaded.settings.tables.items():
+        section = table_section(pattern)
+        for key in ("lake_name", "lake_namespace"):
+            if found := _UNFIT_NAME.search(getattr(stated, key)):
+                expected = "a name without `.`, `/` and spaces at its ends"
+                raise ConfigError(place(loaded.file, f"{section}.{key}"), expected, found.string)
+        if has_wildcards(pattern):
+            if stated.lake_name:
+                hint = "All tables that it matches would have one lake table; `lake_namespace` can be of a pattern."
+                expected = "no such key in the section of a pattern"
+                raise ConfigError(place(loaded.file, f"{section}.lake_name"), expected, stated.lake_name, hint)
+            continue
+        path = TablePath.parse(pattern)
+        rules = table_rules(loaded, path).settings
+        if rules.include:
+            names.add(path, rules)
 
 
 def _check_allocation(loaded: Loaded, rules: TableSettings, section: str) -> None:

@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakeward.config.consistency import check_bad_rows, check_consistency, check_mirrors, check_partitioned_tables
+from lakeward.config.consistency import (
+    check_bad_rows,
+    check_consistency,
+    check_lake_names,
+    check_mirrors,
+    check_partitioned_tables,
+)
 from lakeward.config.entries import (
     ConfigEntry,
     configuration_file,
@@ -89,6 +95,7 @@ def _build(path: Path, entries: Sequence[ConfigEntry], tables: Mapping[str, Any]
     check_partitioned_tables(loaded, can_partition=can_partition)
     check_bad_rows(loaded, can_check=not checks_rows or _lake_offers(settings, "row_check"))
     check_mirrors(loaded)
+    check_lake_names(loaded)
     return loaded
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from lakeward.errors import ConfigError, UsageError
+from lakeward.model.dead_letters import owner_of, path_of
 from lakeward.model.partitioning import PartitionField
 from lakeward.model.patterns import is_pattern, matches, specificity
 from lakeward.model.settings import TableSettings
@@ -87,6 +88,14 @@ def table_rules(loaded: Loaded, path: TablePath) -> TableRules:
     if merged.get("lake_partition"):
         merged.setdefault("mode", "mirror")
     return TableRules(msgspec.structs.replace(TableSettings(), **merged), matching[-1] if matching else None)
+
+
+def lake_path(loaded: Loaded, path: TablePath) -> TablePath:
+    """Return the name that a table, or the one of its dead letters, has in the lake."""
+    found, owner = table_rules(loaded, path).settings.lake_path(path), owner_of(path)
+    if found != path or owner is None:
+        return found
+    return path_of(table_rules(loaded, owner).settings.lake_path(owner))
 
 
 def _given(rule: TableSettings, pattern: str, provenance: Mapping[str, str]) -> dict[str, object]:

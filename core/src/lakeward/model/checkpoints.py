@@ -108,7 +108,8 @@ class RoundSnapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     number of its next commit. `before` holds the tiered offsets that the round's splits start from (all buckets).
     `finished` holds accepted results; their files that a step has committed are in `committed`. `progress` holds
     splits in progress that no subtask of this checkpoint has. `layout` is the table's `lake_partition` in its text
-    form. `before` and `committed` are sorted, so that the same round has the same bytes.
+    form. `before` and `committed` are sorted, so that the same round has the same bytes. `lake_path` is the name of the
+    lake table, None where it is `path`, that of the source's table.
     """
 
     incarnation: str
@@ -127,6 +128,12 @@ class RoundSnapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     committed: tuple[str, ...]
     progress: tuple[SplitProgress, ...]
     layout: tuple[str, ...] = ()
+    lake_path: TablePath | None = None
+
+    @property
+    def in_lake(self) -> TablePath:
+        """The name of the lake table."""
+        return self.lake_path or self.path
 
     @property
     def round_id(self) -> RoundId:

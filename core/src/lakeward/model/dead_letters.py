@@ -57,11 +57,18 @@ def path_of(path: TablePath) -> TablePath:
     return TablePath(path.database, f"{path.table}{_SUFFIX}")
 
 
+def owner_of(path: TablePath) -> TablePath | None:
+    """Return the table whose dead letters a table of this name would have; None: it is no such name."""
+    owner = path.table.removesuffix(_SUFFIX)
+    return TablePath(path.database, owner) if owner and owner != path.table else None
+
+
 def table_of(table: TableSpec) -> TableSpec:
     """Return the table of a table's dead letters: append-only, not partitioned, with the id of that table."""
     return replace(
         table,
         path=path_of(table.path),
+        lake_path=None if table.lake_path is None else path_of(table.lake_path),
         schema_id=1,
         schema=SCHEMA,
         primary_key=(),

@@ -14,6 +14,7 @@ import msgspec
 
 from lakeward.model.object_store import address_of
 from lakeward.model.options import ByteSize, Duration, LocalPath, Meta, Options
+from lakeward.model.tables import TablePath
 
 TableMode = Literal["tier", "mirror"]
 ExchangeChoice = Literal["auto", "none", "hash"]
@@ -459,6 +460,14 @@ class TableSettings(Options, frozen=True, kw_only=True):
             "old type cannot hold, are bad rows (`on_bad_row`). These two are for mirrors alone."
         ),
     ] = msgspec.field(default_factory=dict)
+    lake_name: Annotated[
+        str,
+        Meta(description="Name of the lake table of a mirror; empty: that of the table. Not for a pattern."),
+    ] = ""
+    lake_namespace: Annotated[
+        str,
+        Meta(description="Namespace, or database, of the lake tables of mirrors; empty: the database of the table."),
+    ] = ""
     lake_properties: Annotated[
         Mapping[str, str],
         Meta(
@@ -514,6 +523,10 @@ class TableSettings(Options, frozen=True, kw_only=True):
             "below 1: a share of the records that the round reads.",
         ),
     ] = 1000.0
+
+    def lake_path(self, path: TablePath) -> TablePath:
+        """Return the name of a table's lake table."""
+        return TablePath(self.lake_namespace or path.database, self.lake_name or path.table)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

@@ -110,6 +110,8 @@ class TableSpec:
     with `keeps_types`, it keeps its own, and values that do not fit it make bad rows. `read_schema`: the source's rows
     are read with these columns, of which the lake table is not to have all: a row with a value in another one than
     those of `schema` is a bad row. None: they are read with those of `schema`.
+    `lake_path` is the name of the lake table where the configuration gives it another one than the source's. Lakes are
+    given the table by the name that it has there (`in_lake`); `configured_as` is then the one of the source.
     """
 
     path: TablePath
@@ -135,6 +137,20 @@ class TableSpec:
     may_widen: bool = True
     keeps_types: bool = False
     read_schema: pa.Schema | None = None
+    lake_path: TablePath | None = None
+    configured_as: TablePath | None = None
+
+    @property
+    def in_lake(self) -> TableSpec:
+        """The table as a lake is given it: its path is that of the lake table."""
+        if self.lake_path is None:
+            return self
+        return replace(self, path=self.lake_path, lake_path=None, configured_as=self.path)
+
+    @property
+    def section(self) -> str:
+        """The name of the table's section of the configuration, for errors that name a key of it."""
+        return f'tables."{self.configured_as or self.path}"'
 
     def check_readable(self) -> None:
         """Check that the source could describe the table.
@@ -161,7 +177,7 @@ class TableSpec:
             message = (
                 f"{self.path}: expected a lake of type {self.lake_format!r}, in which the source's clients read the "
                 f"table, found lake.type = {name!r}. Leave it to a service with that lake, or mirror it "
-                f'(`mode = "mirror"` in [tables."{self.path}"])'
+                f'(`mode = "mirror"` in [{self.section}])'
             )
             raise SchemaMismatchError(message)
 

@@ -136,7 +136,7 @@ def _table_line(source: Source, lake: LakeHeads, table: TableSpec, context: Stat
     try:
         table.check_readable()
         states = source.buckets(table)
-        head = lake.head(table.path)
+        head = lake.head(table.in_lake.path)
         record = context.committed.get(table.table_id)
         if lost := lost_commits(source, table, record, head):
             report = structs.replace(report, committed_ms=None if record is None else record.committed_ms)

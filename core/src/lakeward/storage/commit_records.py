@@ -128,10 +128,16 @@ def lost_commits(source: Source, table: TableSpec, record: CommitRecord | None, 
 
 def _found(head: LakeHead | None, table: TableSpec) -> str:
     if head is None:
-        return "the lake has no table of that name"
+        return f"the lake has no table {_named(table)}"
     if head.table_id not in {None, table.table_id}:
-        return f"the lake's table of that name belongs to table id {head.table_id}, expected {table.table_id}"
-    return "the lake's table of that name has no commit"
+        return f"the lake's table {_named(table)} belongs to table id {head.table_id}, expected {table.table_id}"
+    return f"the lake's table {_named(table)} has no commit"
+
+
+def _named(table: TableSpec) -> str:
+    if table.lake_path is None:
+        return "of that name"
+    return f"{table.lake_path}, as lake_name and lake_namespace call it"
 
 
 def encode(record: CommitRecord) -> bytes:

@@ -18,7 +18,8 @@ from lakeward.storage.small_files import SmallFiles
 
 FILE = "journal"
 _VERSION = 1
-VERSIONS = {_VERSION: 1}
+_OF_ANOTHER_NAME = 2
+VERSIONS = {_VERSION: 1, _OF_ANOTHER_NAME: 1}
 """The number of parts of each version that this release reads."""
 
 
@@ -53,6 +54,9 @@ class RoundJournal(msgspec.Struct, frozen=True, omit_defaults=True):
     Of a job of upkeep, `base_snapshot` is the head that its newest commit was built on, None if none was sent that may
     still land, and `writes_for_ms` is for how long a task may write whose job has ended, or whose driver is gone.
 
+    `lake_path` is the name of the lake table, None where it is `path`, that of the source's table: whatever becomes of
+    the configuration, the files are that lake table's.
+
     `letters_prefix` is that of the round's dead letters, empty where it writes none; `letters` are those of its newest
     commit, until they have landed.
 
@@ -75,6 +79,7 @@ class RoundJournal(msgspec.Struct, frozen=True, omit_defaults=True):
     letters_prefix: str = ""
     letters: PendingLetters | None = None
     replayed: bytes = b""
+    lake_path: TablePath | None = None
 
     @classmethod
     def begun(
@@ -83,6 +88,11 @@ class RoundJournal(msgspec.Struct, frozen=True, omit_defaults=True):
         """Return the journal of a round or a job of upkeep that has tried no commit."""
         whose = str(round_id.incarnation), round_id.table_id, round_id.epoch, round_id.number
         return cls(*whose, path, base_snapshot, base_commit, file_prefix, (), None)
+
+    @property
+    def in_lake(self) -> TablePath:
+        """The name of the lake table."""
+        return self.lake_path or self.path
 
     @property
     def round_id(self) -> RoundId:
@@ -94,9 +104,16 @@ class RoundJournal(msgspec.Struct, frozen=True, omit_defaults=True):
         """What the round may have left in the table of its dead letters; None where it writes none."""
         if not self.letters_prefix:
             return None
-        path, prefix = path_of(self.path), self.letters_prefix
+        path, prefix = path_of(self.in_lake), self.letters_prefix
         return msgspec.structs.replace(
-            self, path=path, file_prefix=prefix, commits=(), letters_prefix="", letters=None, replayed=b""
+            self,
+            path=path,
+            lake_path=None,
+            file_prefix=prefix,
+            commits=(),
+            letters_prefix="",
+            letters=None,
+            replayed=b"",
         )
 
 
@@ -147,8 +164,9 @@ class JournalStore:
 
 
 def encode(journal: RoundJournal) -> bytes:
-    """Encode a journal."""
-    return pack(_VERSION, (msgspec.msgpack.encode(journal),))
+    """Encode a journal, in the oldest version that can hold it: an older release would ask the wrong lake table."""
+    version = _VERSION if journal.lake_path is None else _OF_ANOTHER_NAME
+    return pack(version, (msgspec.msgpack.encode(journal),))
 
 
 def decode(data: bytes, file: str) -> RoundJournal:

@@ -234,7 +234,7 @@ def _resolve(table: TableSpec, schema: Schema, wanted: Wanted) -> tuple[int, Tra
 
 
 def _refuse(table: TableSpec, wanted: Wanted, expected: str, found: str) -> NoReturn:
-    message = f'tables."{table.path}".lake_partition: expected for {str(wanted)!r} {expected}, found {found}'
+    message = f"{table.section}.lake_partition: expected for {str(wanted)!r} {expected}, found {found}"
     raise SchemaMismatchError(message)
 
 
@@ -246,7 +246,7 @@ def _count_hint(spec: TableSpec, expected: list[_Pair], found: list[_Pair]) -> s
         return ""
     return (
         ". The source's count of buckets was changed, and the lake table keeps its own. Set the count back in the "
-        f'source, or mirror the table into a new lake table (`mode = "mirror"` in [tables."{spec.path}"]): set the '
+        f'source, or mirror the table into a new lake table (`mode = "mirror"` in [{spec.section}]): set the '
         "present one aside and accept that with `lakeward tables accept`; then `lakeward tables resume`"
     )
 

@@ -155,7 +155,7 @@ class LayoutPartitioner:
 def expected_of(table: TableSpec, field: LayoutField) -> str:
     """Return, in words, which values a column may have in whose partition no file can lie otherwise."""
     text = f"{field.transform}({field.argument}, {field.column})"
-    return f'a value that {text!r} of tables."{table.path}".lake_partition rounds down to one of {field.kind}'
+    return f"a value that {text!r} of {table.section}.lake_partition rounds down to one of {field.kind}"
 
 
 def _numbered(array: pa.Array) -> tuple[Codes, list[Value]]:

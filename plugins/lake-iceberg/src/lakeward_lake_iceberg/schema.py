@@ -302,7 +302,7 @@ def configured_properties(table: TableSpec) -> Mapping[str, str]:
     """
     for key in table.lake_properties:
         if key in _RESERVED or key.startswith(("lakeward.", "fluss.")):
-            where = f'tables."{table.path}".lake_properties'
+            where = f"{table.section}.lake_properties"
             raise ConfigError(where, "properties of Iceberg that a person sets", key, "Lakeward or Iceberg sets it.")
     return table.lake_properties
 

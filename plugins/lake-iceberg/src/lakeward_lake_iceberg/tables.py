@@ -235,7 +235,7 @@ def _check_kind(table: Table, spec: TableSpec) -> None:
         )
         raise SchemaMismatchError(message)
     if spec.system_columns not in {None, found}:
-        key = f'tables."{spec.path}".system_columns'
+        key = f"{spec.section}.system_columns"
         made = f"{'with' if found else 'without'} {', '.join(SYSTEM_COLUMNS)}"
         message = (
             f"{key}: expected {str(found).lower()} or no such key, as the lake table was made {made} and keeps its "

@@ -48,7 +48,7 @@ def check_kind(schema: TableSchema, spec: TableSpec) -> None:
         refuse(spec, f"the columns {', '.join(SYSTEM_COLUMNS)} or none of them", f"no {', '.join(missing)}")
     found = not missing
     if spec.system_columns not in {None, found}:
-        key = f'tables."{spec.path}".system_columns'
+        key = f"{spec.section}.system_columns"
         made = f"{'with' if found else 'without'} {', '.join(SYSTEM_COLUMNS)}"
         message = (
             f"{key}: expected {str(found).lower()} or no such key, as the lake table was made {made} and keeps its "
@@ -127,7 +127,7 @@ def _check_options(spec: TableSpec, schema: TableSchema) -> None:
     buckets = schema.bucket
     if (vectors := options.get(_VECTORS, "false")).lower() != "false":
         # Readers skip level 0 of such a key table: a round's rows would be there once another engine has compacted.
-        what = f'or leave it to Fluss\'s own tiering service, with tables."{spec.path}".include = false here'
+        what = f"or leave it to Fluss's own tiering service, with {spec.section}.include = false here"
         refuse(
             spec, f"the table option {_VECTORS} = false", f"{vectors}. Make the table anew without that option, {what}"
         )

@@ -263,6 +263,6 @@ def configured_options(table: TableSpec) -> Mapping[str, str]:
     """
     for key in table.lake_properties:
         if key in _FIXED_OPTIONS or key.startswith("fluss."):
-            where = f'tables."{table.path}".lake_properties'
+            where = f"{table.section}.lake_properties"
             raise ConfigError(where, "options of Paimon that a person sets", key, "Lakeward or Fluss sets it.")
     return table.lake_properties

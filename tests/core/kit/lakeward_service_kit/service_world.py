@@ -195,7 +195,7 @@ class World:
         ours = {key: options.pop(key) for key in list(options) if hasattr(parts, key)}
         plain = self._options()
         keys = {key: options.pop(key) for key in list(options) if not hasattr(plain, key)}
-        settings = with_keys(plain.settings, keys)
+        settings = with_keys(options.pop("settings", plain.settings), keys)
         return service_container(replace(parts, **ours), replace(plain, settings=settings, **options))
 
     def once(self, **options: Any) -> ServiceEnd:  # noqa: ANN401 - fields of any type

@@ -124,6 +124,7 @@ WITH_LEASE = replace(
     coordinator=structs.replace(ROUND, layout=("bucket(3, id)", "name")),
     lease=LeaseCopy("fluss", f"{START}-1", b"\x00lease\xff"),
 )
+NAMED = replace(METADATA, coordinator=structs.replace(ROUND, lake_path=TablePath("lake", "sales")))
 STATE = ServiceState(
     START,
     tables=(StoredTable(PATH, 7, 3, 1, 60.0, MS),),
@@ -141,6 +142,7 @@ COMMITTED = CommitRecord(
     PATH, 7, 2**62, stored_offsets({PLAIN: 900, PARTITIONED: 4000}), MS, disregarded=17, accepted=True
 )
 LETTERS_JOURNAL = structs.replace(JOURNAL, letters_prefix="w/letters/round", letters=LETTERS)
+NAMED_JOURNAL = structs.replace(JOURNAL, lake_path=TablePath("lake", "sales"))
 UPKEEP_JOURNAL = structs.replace(
     RoundJournal.begun(RoundId(START, 7, UPKEEP, 1), PATH, 2**62, None, "w/data/upkeep"),
     commits=(("02ff", 2**61),),
@@ -337,9 +339,11 @@ STORED = {
     "journal-replay": StoredValue(
         REPLAY_JOURNAL, round_journal.encode, lambda data: round_journal.decode(data, "golden")
     ),
+    "journal-2": StoredValue(NAMED_JOURNAL, round_journal.encode, lambda data: round_journal.decode(data, "golden")),
     "committed": StoredValue(COMMITTED, commit_records.encode, lambda data: commit_records.decode(data, "golden")),
     "_metadata-1": _metadata(METADATA),
     "_metadata-2": _metadata(WITH_LEASE),
+    "_metadata-named": _metadata(NAMED),
     "part-1": _part(WITHOUT_EXCHANGE),
     "part-bad-rows": _part(WITH_BAD_ROWS),
     "part-1-exchange": _part(WITH_EXCHANGE),

@@ -12,6 +12,7 @@ from lakeward.cli.config.spill import spill_check
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.layouts import (
     alike_checks,
+    lake_name_checks,
     layout_checks,
     pattern_checks,
     readable_checks,
@@ -111,6 +112,7 @@ def _check(loaded: Loaded, *, write: bool) -> tuple[list[Check], list[TableLayou
         looked = [configured_authentication(settings.spark), *([others] if others else [])]
         well = {part.what for part in map(as_result, parts) if part.ok}
         columns = schema_checks(loaded, container.lake(), found) if "lake" in well else []
+        columns += lake_name_checks(loaded, found)
         columns += alike_checks(loaded, found)
         columns += readable_checks(loaded, found)
         patterns = pattern_checks(loaded, container.source() if "source" in well else None)

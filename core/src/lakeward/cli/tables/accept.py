@@ -51,7 +51,7 @@ def accept(invocation: Invocation, *, table: str, yes: bool, offsets: str) -> in
 
         def do(path: TablePath) -> TableAnswer:
             spec = configured_table(loaded, source, path)
-            record, head = records.read(spec.table_id), lake.head(spec.path)
+            record, head = records.read(spec.table_id), lake.head(spec.in_lake.path)
             found = _find(source, spec, record, head, ours=offsets == "ours")
             if found is None:
                 return _done(path, accepted=False, message=f"{path}: there is nothing to accept.")

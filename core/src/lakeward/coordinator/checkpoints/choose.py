@@ -24,6 +24,8 @@ def _layout(names: tuple[str, ...]) -> str:
 def why_not_of_layout(state: CheckpointContents, table: TableSpec, *, exchange: bool) -> str:
     """Return why a round that writes rows in this way cannot go on from a checkpoint; empty if it can."""
     was, layout = state.round.layout, tuple(map(str, table.lake_partition))
+    if state.round.in_lake != table.in_lake.path:
+        return f"its lake table was {state.round.in_lake}, now it is {table.in_lake.path}"
     if was != layout:
         return f"its lake layout was {_layout(was)}, now it is {_layout(layout)}"
     if bool(state.exchange) is not exchange:

@@ -89,10 +89,10 @@ class Restorer:
 
     def _superseded(self, checkpoint: Checkpoint, state: CheckpointContents) -> bool:
         """Return whether the lake has a newer commit that makes the checkpoint invalid; False if that is unknown."""
-        path, table_id = checkpoint.coordinator.path, checkpoint.ref.table_id
+        table_id = checkpoint.ref.table_id
         try:
-            head = self._lake.head(path)
-            wrong = why_not(state, path, head)
+            head = self._lake.head(checkpoint.coordinator.in_lake)
+            wrong = why_not(state, checkpoint.coordinator.path, head)
         except LakewardError as error:
             _log.warning(
                 "it is unknown whether a checkpoint is valid", checkpoint=str(checkpoint.ref), reason=str(error)
@@ -233,6 +233,7 @@ class Restorer:
         except CorruptFileError as error:
             return str(error)
         state = CheckpointContents.of(checkpoint.coordinator, checkpoint.subtasks)
+        in_lake = table.in_lake.path
         wrong = why_not_of_layout(state, table, exchange=exchange) or why_not(state, table.path, head)
         if wrong:
             return wrong
@@ -240,8 +241,8 @@ class Restorer:
         done, step = frozenset(state.round.committed), state.round.step
         if commit is not None and commit.snapshot_id != state.round.base_commit:
             # A step was committed from this checkpoint or an earlier one, and the service died before it recorded that.
-            done, step = done | self._in_lake(table.path, state), (commit.step or 0) + 1
-        lost = self._deleted(table.path, state.paths() - done)
+            done, step = done | self._in_lake(in_lake, state), (commit.step or 0) + 1
+        lost = self._deleted(in_lake, state.paths() - done)
         return (
             f"{len(lost)} of its files were deleted, {lost[0]} first"
             if lost

@@ -9,6 +9,9 @@ a commit is by its compare-and-swap. Hence these rules:
 * The prefix of a round is listed once more after the fence time if a task of it may still be alive: its process was
   killed, or its tasks were, for Spark says that a job has ended while some of its Python workers still run a moment.
 * The journals of a later start are ignored: its rounds are still writing.
+* A journal is of one lake table, and that one is asked what it references, whatever name the configuration gives the
+  lake table now. No commit to another lake table decides what becomes of a commit to this one: the files of one of
+  unknown outcome stay, with the journal, as long as the table's rows go elsewhere.
 * The files of a job of upkeep are deleted by the same rules, but for two. Its commit can land no more once the head is
   another one than it was built on. And its tasks, which hold no connection, may write for the time in its journal.
 
@@ -119,15 +122,17 @@ class Cleaner:
         """Have what is left of an ended round after the fence time deleted then."""
         self._sweep_at(round_id, path, self._clock.wall_ms() + self._fence_ms)
 
-    def before_round(self, path: TablePath, newest: int | None) -> None:
+    def before_round(self, path: TablePath, newest: int | None, lake_path: TablePath | None = None) -> None:
         """Delete the files of this table's earlier rounds that no commit can reference any more.
 
         This start's stamp is on the table. Those rounds never tried to commit, or a later commit has landed since. A
         prefix whose files were deleted once is listed again after the fence time. `newest` is the snapshot id of the
-        newest commit with offsets, read with the stamp; None where there is none.
+        newest commit with offsets, read with the stamp; None where there is none. `lake_path` is the name of the lake
+        table, where it is another one.
         """
         for journal in self._rounds_of(path):
-            if not journal.commits or journal.swept_ms is not None or self._is_decided(journal, newest):
+            decided = journal.lake_path == lake_path and self._is_decided(journal, newest)
+            if not journal.commits or journal.swept_ms is not None or decided:
                 self._sweep(journal)
 
     def _is_decided(self, journal: RoundJournal, newest: int | None) -> bool:
@@ -201,13 +206,15 @@ class Cleaner:
         if stamp is not None and stamp.service == self._incarnation.service:
             self._lake.stamp(path, self._incarnation)
 
-    def after_commit(self, path: TablePath, round_id: RoundId) -> None:
+    def after_commit(self, path: TablePath, round_id: RoundId, lake_path: TablePath | None = None) -> None:
         """Delete the files of every earlier round of this table, now that a later commit with offsets has landed.
 
         Rounds that started after that commit are left alone: they may have a commit of unknown outcome. `round_id` is
-        the round that landed; `sweep_prefix` deletes its own journal.
+        the round that landed; `sweep_prefix` deletes its own journal. `lake_path` as of `before_round`.
         """
         for journal in self._rounds_of(path):
+            if journal.lake_path != lake_path:
+                continue
             if journal.round_id == round_id:
                 self._delete_tries(journal)
                 self._write_swept(structs.replace(journal, swept_ms=self._clock.wall_ms()))
@@ -263,12 +270,12 @@ class Cleaner:
         table_id = journal.round_id.table_id
         found = self._look(journal)
         if found is LakeTableState.MISSING:
-            raise _missing(journal.path)
+            raise _missing(journal.in_lake)
         if found is LakeTableState.SAME:
             self._delete_tries(journal)
-            files = self._lake.list_prefix(journal.path, journal.file_prefix) if may_have_orphans else ()
+            files = self._lake.list_prefix(journal.in_lake, journal.file_prefix) if may_have_orphans else ()
             kept = self._checkpointed(table_id)
-            self._delete_unreferenced(journal.path, table_id, files, kept)
+            self._delete_unreferenced(journal.in_lake, table_id, files, kept)
             letters_gone = not may_have_orphans or self._delete_letters(journal)
             if not kept.isdisjoint(files) or not letters_gone or journal.round_id in self._may_write:
                 self._write_swept(structs.replace(journal, swept_ms=self._clock.wall_ms()))
@@ -297,9 +304,10 @@ class Cleaner:
         taken: set[tuple[TablePath, int]],
     ) -> None:
         """Delete one journal's files if its time has come, or start its time. `taken`: tables stamped in this call."""
-        now, swept, table = self._clock.wall_ms(), journal.swept_ms, (journal.path, journal.round_id.table_id)
+        now, swept, table_id = self._clock.wall_ms(), journal.swept_ms, journal.round_id.table_id
+        table = journal.in_lake, table_id
         # Dead letters that may wait for their commit stay: nobody has looked whether that of their table has landed.
-        gone = swept is None and journal.letters is None and is_gone(*table)
+        gone = swept is None and journal.letters is None and is_gone(journal.path, table_id)
         if gone or (swept is not None and swept > now):  # the clock was set back: start its time again
             missing = now if gone and self._look(journal) is LakeTableState.MISSING else None
             self._write_swept(structs.replace(journal, swept_ms=now, missing_ms=missing))
@@ -335,7 +343,7 @@ class Cleaner:
         """Return whether a commit of upkeep may still land: the head is the one that it was built on."""
         if not journal.round_id.is_upkeep or journal.base_snapshot is None:
             return False
-        head = self._lake.head(journal.path)
+        head = self._lake.head(journal.in_lake)
         return head is not None and head.snapshot_id == journal.base_snapshot
 
     def _ends_ms(self, journal: RoundJournal) -> int:
@@ -355,7 +363,7 @@ class Cleaner:
         if now - journal.missing_ms < max(_MISSING_MS, self._fence_ms):
             return
         kept = self._checkpointed(table_id)
-        files = self._lake.list_prefix(path, journal.file_prefix)
+        files = self._lake.list_prefix(journal.in_lake, journal.file_prefix)
         letters = journal.of_letters
         if letters is not None and self._look(letters) is LakeTableState.MISSING:
             files += self._lake.list_prefix(letters.path, letters.file_prefix)
@@ -393,17 +401,17 @@ class Cleaner:
     def _delete_tries(self, journal: RoundJournal) -> None:
         """Delete files of a commit's earlier tries of unknown outcome: none of them can land after the last try."""
         if len(journal.commits) > 1:
-            self._delete_unreferenced(journal.path, journal.round_id.table_id, self._leftovers(journal))
+            self._delete_unreferenced(journal.in_lake, journal.round_id.table_id, self._leftovers(journal))
 
     def _leftovers(self, journal: RoundJournal) -> tuple[str, ...]:
         tries = [CommitIds(uuid, snapshot_id) for uuid, snapshot_id in journal.commits]
-        return tuple(file for ids in tries for file in self._lake.commit_leftovers(journal.path, ids))
+        return tuple(file for ids in tries for file in self._lake.commit_leftovers(journal.in_lake, ids))
 
     def _delete_files(self, journal: RoundJournal) -> bool:
         """Delete a round's files; return False if a checkpoint references some, so that the journal is still needed."""
         kept = self._checkpointed(journal.round_id.table_id)
-        found = (*self._lake.list_prefix(journal.path, journal.file_prefix), *self._leftovers(journal))
-        deleted = self._delete_unreferenced(journal.path, journal.round_id.table_id, found, kept)
+        found = (*self._lake.list_prefix(journal.in_lake, journal.file_prefix), *self._leftovers(journal))
+        deleted = self._delete_unreferenced(journal.in_lake, journal.round_id.table_id, found, kept)
         if deleted:
             _log.info("deleted files of a round that did not commit", round=str(journal.round_id), files=deleted)
         return self._delete_letters(journal) and kept.isdisjoint(found)
@@ -417,7 +425,7 @@ class Cleaner:
         )
 
     def _look(self, journal: RoundJournal) -> LakeTableState:
-        return self._look_at(journal.path, journal.round_id.table_id)
+        return self._look_at(journal.in_lake, journal.round_id.table_id)
 
     def _look_at(self, path: TablePath, table_id: int) -> LakeTableState:
         """Return what the lake has under a name now; only a table of the journal's id knows what it references."""

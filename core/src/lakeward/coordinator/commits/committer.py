@@ -153,7 +153,7 @@ class Committer:
             if isinstance(outcome, FencedError):
                 raise outcome
             if outcome is CommitOutcome.CONFLICT:
-                self._drop_leftovers(path, ids)
+                self._drop_leftovers(work.table.in_lake.path, ids)
                 continue
             unknown = outcome
             if not patience.wait():
@@ -169,7 +169,7 @@ class Committer:
     ) -> tuple[CommitIds, CommitOutcome | FencedError | OutcomeUnknownError]:
         """Send the commit once, its ids in the journal; an error that it may be to blame for itself is returned."""
         work.may_commit()
-        ids = self._lake.new_ids(work.table.path)
+        ids = self._lake.new_ids(work.table.in_lake.path)
         work.journal(ids)
         work.may_commit()
         try:
@@ -187,10 +187,10 @@ class Committer:
 
     def _find(self, work: CommitWork, patience: _Patience) -> int | None:
         """Look for the commit until the lake answers. Before, nothing is sent again and no file deleted."""
-        path = work.table.path
+        path, in_lake = work.table.path, work.table.in_lake.path
         while True:
             try:
-                return self._lake.find(path, work.round_id, work.step)
+                return self._lake.find(in_lake, work.round_id, work.step)
             except (LakeError, OutcomeUnknownError) as error:
                 if not patience.wait():
                     what = f"the lake commit of round {work.round_id} may have landed, cannot look"
@@ -201,7 +201,7 @@ class Committer:
     def _request(self, work: CommitWork, ids: CommitIds, prepared: str) -> CommitRequest:
         table = work.table
         return CommitRequest(
-            path=table.path,
+            path=table.in_lake.path,
             table_id=table.table_id,
             incarnation=work.incarnation,
             round_id=work.round_id,

@@ -78,10 +78,10 @@ class LetterCommitter:
             FencedError: a later start of this service has it.
             SchemaMismatchError: the source has a table of that name.
         """
-        path = dead_letters.path_of(table.path)
-        self._check_free(table.path, path)
-        self._lake.open_table(dead_letters.table_of(table), self._incarnation)
-        return self._lake.stamp(path, self._incarnation)
+        letters = dead_letters.table_of(table).in_lake
+        self._check_free(table.path, letters.path)
+        self._lake.open_table(letters, self._incarnation)
+        return self._lake.stamp(letters.path, self._incarnation)
 
     def commit(self, table: TableSpec, journal: RoundJournal, may_commit: Callable[[], None]) -> RoundJournal:
         """Commit the letters that a journal names, whose table's own commit has landed; return it without them.
@@ -133,17 +133,19 @@ class LetterCommitter:
 
         Letters of rounds are committed, those that were replayed are taken out; the table's stamp is this start's. A
         commit that has not landed may still do so, until a later one has: its letters stay in the journal until then,
-        and go with the round's other files. Raises as `commit` and `take_out`.
+        and go with the round's other files. Those of a lake table that this table had before are left: its rows are
+        read anew. Raises as `commit` and `take_out`.
         """
         if table.path in self._none_wait:
             return
-        of_table = [one for one in self._journals.list() if (one.path, one.table_id) == (table.path, table.table_id)]
+        known, in_lake = self._journals.list(), table.in_lake.path
+        of_table = [one for one in known if (one.in_lake, one.table_id) == (in_lake, table.table_id)]
         waiting = [one for one in of_table if one.letters is not None or one.replayed]
         if not waiting:
             self._none_wait.add(table.path)
         for journal in waiting:
             step = REPLAY_STEP if journal.letters is None else journal.letters.step
-            if self._lake.find(table.path, journal.round_id, step) is None:
+            if self._lake.find(in_lake, journal.round_id, step) is None:
                 continue
             if journal.letters is not None:
                 _log.info("commits the dead letters of an earlier round", round=str(journal.round_id))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lakeward.model.identity import Incarnation, RoundId
     from lakeward.model.results import CommitIds, LakeFile, LakeHead
     from lakeward.model.settings import LakeSettings, ServiceSettings
-    from lakeward.model.tables import TableBucket, TablePath, TableSpec
+    from lakeward.model.tables import TableBucket, TableSpec
     from lakeward.ports import Clock, Lake
     from lakeward.storage.commit_records import CommitRecords
     from lakeward.storage.round_journal import JournalStore
@@ -103,11 +103,12 @@ class RoundCommitter:
         self._committer = committer
         self.letters = letters
 
-    def write_journal(self, round_id: RoundId, path: TablePath, head: LakeHead, *, letters: bool) -> RoundJournal:
+    def write_journal(self, round_id: RoundId, table: TableSpec, head: LakeHead, *, letters: bool) -> RoundJournal:
         """Write the journal, which lists what must be deleted if the round fails; `letters`: dead letters as well."""
-        journal = self._journal(round_id, path, head)
+        journal = self._journal(round_id, table, head)
         if letters:
-            journal = structs.replace(journal, letters_prefix=self._lake.file_prefix(path_of(path), round_id))
+            prefix = self._lake.file_prefix(path_of(table.in_lake.path), round_id)
+            journal = structs.replace(journal, letters_prefix=prefix)
         self._journals.write(journal)
         return journal
 
@@ -120,7 +121,7 @@ class RoundCommitter:
         """
         commit.account.check(commit.offsets, commit.files)
         round_id, table = commit.round_id, commit.table
-        journal = commit.journal or self._journal(round_id, table.path, commit.head)
+        journal = commit.journal or self._journal(round_id, table, commit.head)
 
         files, letters = split_files(commit.files)
         journal = structs.replace(journal, letters=pending(commit.step, commit.offsets, letters))
@@ -158,10 +159,11 @@ class RoundCommitter:
         self._remember(table, done.snapshot_id, commit.offsets)
         return CommittedRound(done.snapshot_id, journal, done.timings_s, done.parts_s)
 
-    def _journal(self, round_id: RoundId, path: TablePath, head: LakeHead) -> RoundJournal:
+    def _journal(self, round_id: RoundId, table: TableSpec, head: LakeHead) -> RoundJournal:
         base_commit = head.commit.snapshot_id if head.commit is not None else None
-        prefix = self._lake.file_prefix(path, round_id)
-        return RoundJournal.begun(round_id, path, head.snapshot_id, base_commit, prefix)
+        prefix = self._lake.file_prefix(table.in_lake.path, round_id)
+        begun = RoundJournal.begun(round_id, table.path, head.snapshot_id, base_commit, prefix)
+        return structs.replace(begun, lake_path=table.lake_path)
 
     def _add_ids(self, journal: RoundJournal, ids: CommitIds) -> RoundJournal:
         longer = structs.replace(journal, commits=(*journal.commits, (ids.uuid, ids.snapshot_id)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -13,14 +14,15 @@ from lakeward.ports import CountedLake, UpkeepLake
 from lakeward.storage.round_journal import RoundJournal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from lakeward.coordinator.commits.cleaner import Cleaner
     from lakeward.model.identity import RoundId
     from lakeward.model.results import LakeHead
+    from lakeward.model.settings import TableSettings
     from lakeward.model.tables import TablePath
     from lakeward.model.upkeep import FileCounts, UpkeepPlan, UpkeepResult
-    from lakeward.ports import Clock, Lake
+    from lakeward.ports import Lake
     from lakeward.storage.round_journal import JournalStore
 
 _TRIES = 10
@@ -31,13 +33,20 @@ _log = structlog.get_logger("lakeward.upkeep")
 class UpkeepCommitter:
     """Plans and commits upkeep. Blocking; one call per table at a time."""
 
-    def __init__(self, lake: Lake, journals: JournalStore, cleaner: Cleaner, clock: Clock, limit_s: float) -> None:
-        """Keep the parts; tasks get `limit_s` seconds."""
+    def __init__(
+        self,
+        lake: Lake,
+        journals: JournalStore,
+        cleaner: Cleaner,
+        rules: Callable[[TablePath], TableSettings],
+        limit_s: float,
+    ) -> None:
+        """Keep the parts; tasks get `limit_s` seconds, and `rules` say how a table is called in the lake."""
         self._lake = lake
         self._upkeep: UpkeepLake | None = lake if isinstance(lake, UpkeepLake) else None
         self._journals = journals
         self._cleaner = cleaner
-        self._clock = clock
+        self._rules = rules
         self._limit_s = limit_s
 
     @property
@@ -56,25 +65,27 @@ class UpkeepCommitter:
     def plan(self, path: TablePath, upkeep_id: RoundId, most: int) -> UpkeepPlan | None:
         """Delete what earlier jobs of the table have left, plan what is due, and write its journal.
 
-        None where nothing is due, or the table is not this start's: no stamp of it is there, or another table is.
+        `path` is the source's, as is that of the plan. None where nothing is due, or the table is not this start's: no
+        stamp of it is there, or another table is.
 
         Raises:
             LakewardError: the lake or the store refused.
         """
-        head = self._lake.head(path)
+        in_lake = self._rules(path).lake_path(path)
+        head = self._lake.head(in_lake)
         if self._upkeep is None or head is None or not _is_ours(head, upkeep_id):
             return None
         self._cleaner.before_upkeep(path)
-        plan = self._upkeep.plan_upkeep(path, upkeep_id, most)
+        plan = self._upkeep.plan_upkeep(in_lake, upkeep_id, most)
         if plan is None or not plan.tasks:
             return None
         # A try of a task stops by itself after its limit, however long its driver has been gone. No time of a clock is
         # kept: one that is set back would keep the journal.
         for_ms = int(1000 * self._limit_s)
-        prefix = self._lake.file_prefix(path, upkeep_id)
-        journal = RoundJournal.begun(upkeep_id, path, None, None, prefix)
-        self._journals.write(structs.replace(journal, writes_for_ms=for_ms))
-        return plan
+        journal = RoundJournal.begun(upkeep_id, path, None, None, self._lake.file_prefix(in_lake, upkeep_id))
+        lake_path = None if in_lake == path else in_lake
+        self._journals.write(structs.replace(journal, writes_for_ms=for_ms, lake_path=lake_path))
+        return replace(plan, path=path)
 
     def count(self, path: TablePath) -> FileCounts | None:
         """Count the files of a table; None where the lake does not count, or has no such table.
@@ -82,8 +93,8 @@ class UpkeepCommitter:
         Raises:
             LakeError: the lake could not be read.
         """
-        lake = self._lake
-        return lake.count_files(path) if isinstance(lake, CountedLake) and lake.head(path) is not None else None
+        lake, in_lake = self._lake, self._rules(path).lake_path(path)
+        return lake.count_files(in_lake) if isinstance(lake, CountedLake) and lake.head(in_lake) is not None else None
 
     def commit(self, plan: UpkeepPlan, results: Sequence[UpkeepResult]) -> bool:
         """Commit what tasks have done, on the head as it is; False where that cannot be, and nothing may land.
@@ -93,16 +104,17 @@ class UpkeepCommitter:
             OutcomeUnknownError: it may have landed, or may yet.
             LakewardError: the lake or the store refused.
         """
-        path, upkeep_id, upkeep = plan.path, plan.upkeep_id, self._upkeep
+        upkeep_id, upkeep = plan.upkeep_id, self._upkeep
         journal = self._journals.read(upkeep_id)
         if journal is None or upkeep is None:
-            message = f"{path}: the journal of upkeep {upkeep_id} is gone"
+            message = f"{plan.path}: the journal of upkeep {upkeep_id} is gone"
             raise LakeError(message)
+        path = journal.in_lake
         planned = {task.number: task for task in plan.tasks}
         tasks = tuple(planned[one.number] for one in results)
         outcome = UpkeepOutcome.CONFLICT
         for _ in range(_TRIES):
-            base, ids = self._head(plan).snapshot_id, self._lake.new_ids(path)
+            base, ids = self._head(path, upkeep_id).snapshot_id, self._lake.new_ids(path)
             tried = (*journal.commits, (ids.uuid, ids.snapshot_id))
             journal = structs.replace(journal, base_snapshot=base, commits=tried)
             self._journals.write(journal)
@@ -137,11 +149,11 @@ class UpkeepCommitter:
         except LakewardError as error:  # the commit has landed; the rest is deleted later
             _log.warning("left-over files stay for now", upkeep=str(journal.round_id), reason=str(error))
 
-    def _head(self, plan: UpkeepPlan) -> LakeHead:
-        head = self._lake.head(plan.path)
-        if head is None or not _is_ours(head, plan.upkeep_id):
+    def _head(self, path: TablePath, upkeep_id: RoundId) -> LakeHead:
+        head = self._lake.head(path)
+        if head is None or not _is_ours(head, upkeep_id):
             stamp = None if head is None else head.stamp
-            message = f"{plan.path}: expected the stamp {plan.upkeep_id.incarnation} on the head, found {stamp}"
+            message = f"{path}: expected the stamp {upkeep_id.incarnation} on the head, found {stamp}"
             raise FencedError(message, "" if stamp is None else str(stamp))
         return head
 

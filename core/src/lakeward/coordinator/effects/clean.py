@@ -75,4 +75,4 @@ class Cleaning:
 
     def discard(self, effect: Discard) -> None:
         """Delete files that an attempt wrote after it no longer counted."""
-        self._cleaner.discard(effect.path, effect.table_id, effect.files)
+        self._cleaner.discard(effect.lake_path, effect.table_id, effect.files)

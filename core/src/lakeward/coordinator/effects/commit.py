@@ -56,7 +56,7 @@ class Committing:
         if effect.landed:
             ask = partial(self.lag.ask, effect.table, effect.offsets)
             self.loop.spawn(with_log_fields(one.facts.log_fields, ask))
-        self.upkeep.after_round(one.facts.round_id, effect.table.path, effect.snapshot_id, landed=effect.landed)
+        self.upkeep.after_round(one.facts.round_id, effect.table, effect.snapshot_id, landed=effect.landed)
 
     def _check_target(self, _: Round, effect: CheckTarget) -> None:
         if self.policy.once and self.targets.reached(effect.path, effect.offsets, effect.buckets):

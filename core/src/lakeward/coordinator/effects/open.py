@@ -18,6 +18,7 @@ from lakeward.coordinator.rounds.alike_columns import AlikeColumns
 from lakeward.coordinator.rounds.context import RoundContext, tiered_offsets
 from lakeward.coordinator.rounds.contract import under_contract
 from lakeward.coordinator.rounds.effects import LookForTable, OpenTable
+from lakeward.coordinator.rounds.lake_tables import LakeTables
 from lakeward.coordinator.rounds.layout import check_bucket_counts, check_splits, resolve_layout
 from lakeward.coordinator.rounds.mirroring import MIRROR, as_configured
 from lakeward.errors import LakeTableGoneError, LakewardError, OffsetsWentBackError, SourceError, TableGoneError
@@ -72,6 +73,7 @@ class TableOpener:
         self._policy = policy
         self._replayer = replayer
         self._alike = AlikeColumns()
+        self._lake_tables = LakeTables(source, policy.rules) if policy.names_lake_tables else None
 
     @property
     def handlers(self) -> Handlers:
@@ -101,8 +103,10 @@ class TableOpener:
         """
         assignment, us = effect.assignment, self._incarnation
         path = assignment.path
+        if self._lake_tables is not None:
+            self._lake_tables.check(path)
         may_go_on = self._restorer.known.has(assignment.table_id)
-        before = self._lake.head(path) if may_go_on else None
+        before = self._lake.head(rules.lake_path(path)) if may_go_on else None
         start = partial(
             start_round, self._source, self._lake, assignment, us, self._committed, rules, gangs=self._policy.gangs
         )
@@ -114,7 +118,8 @@ class TableOpener:
         exchange = context.layout.exchange is ExchangeMode.HASH
         restored = self._restorer.find(context.table, head, exchange=exchange) if may_go_on else None
         newest = context.head.commit
-        self._cleaner.before_round(path, None if newest is None else newest.snapshot_id)
+        newest_id = None if newest is None else newest.snapshot_id
+        self._cleaner.before_round(path, newest_id, context.table.lake_path)
         if restored is None and (wanted := self._replayer.take(path)) is not None:
             self._replay(round_id, context, wanted)
             return start(), None
@@ -174,12 +179,13 @@ def start_round(  # noqa: PLR0917 - the two sides, whose round it is, and its ru
     if rules.mode != MIRROR:
         table.check_lake(lake.name)
     record = committed.read(table.table_id)
-    before = lake.head(table.path)
+    in_lake = table.in_lake.path
+    before = lake.head(in_lake)
     if lost := lost_commits(source, table, record, before):
         raise LakeTableGoneError(lost)
     table = under_contract(table, rules, before)
-    lake.open_table(table, incarnation)
-    head = lake.stamp(table.path, incarnation)
+    lake.open_table(table.in_lake, incarnation)
+    head = lake.stamp(in_lake, incarnation)
     buckets = source.buckets(table)
     check_bucket_counts(table, buckets)
     tiered = tiered_offsets(source, table, head)

@@ -86,8 +86,8 @@ class Planning:
 
     def _prepare(self, effect: Plan, rules: TableSettings, latest_checkpoint: int) -> tuple[RoundJournal, JobPlan]:
         letters = self._committer.letters.open(effect.context.table) if rules.on_bad_row == "dead_letter" else None
-        path, head = effect.assignment.path, effect.context.head
-        journal = self._committer.write_journal(effect.round_id, path, head, letters=letters is not None)
+        table, head = effect.context.table, effect.context.head
+        journal = self._committer.write_journal(effect.round_id, table, head, letters=letters is not None)
         return journal, self.plan(effect, rules, latest_checkpoint, letters)
 
     def _with_slots(self, one: Round, planned: tuple[RoundJournal, JobPlan]) -> tuple[RoundJournal, JobPlan]:
@@ -110,7 +110,7 @@ class Planning:
         source_task = self._source.reader_task(context.table.as_read)
         us, restored = effect.round_id.incarnation, effect.restored
         ref = CheckpointRef(us.service, str(us), assignment.table_id, assignment.epoch, 0)
-        lake_task = self._lake.writer_task(context.table, context.head, effect.round_id)
+        lake_task = self._lake.writer_task(context.table.in_lake, context.head, effect.round_id)
         if restored is not None and restored.ref.incarnation == str(us):
             latest_checkpoint = max(latest_checkpoint, restored.ref.number)
         exchange = context.layout.exchange is ExchangeMode.HASH
@@ -161,7 +161,7 @@ class Planning:
         if letters is None:
             return DeployBadRows(most=most)
         table = dead_letters.table_of(effect.context.table)
-        task = self._lake.writer_task(table, letters, effect.round_id)
+        task = self._lake.writer_task(table.in_lake, letters, effect.round_id)
         deploy = DeployDeadLetters(table=pack_table(table), lake_task=task, round_name=str(effect.round_id))
         return DeployBadRows(most=most, letters=deploy)
 

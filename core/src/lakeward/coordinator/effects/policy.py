@@ -26,6 +26,11 @@ class RoundPolicy:
         return self.settings.lake
 
     @property
+    def names_lake_tables(self) -> bool:
+        """Whether the configuration gives any lake table another name than that of its table."""
+        return any(rules.lake_name or rules.lake_namespace for rules in self.settings.tables.values())
+
+    @property
     def gangs(self) -> bool:
         """Whether the subtasks of a round can be started all at once."""
         return not self.settings.spark.dynamic_allocation

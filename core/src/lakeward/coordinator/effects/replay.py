@@ -97,7 +97,7 @@ class LetterReplayer:
         Raises:
             LakewardError: letters or source cannot be read, or the lake cannot be written; nothing was committed.
         """
-        table, head, path = context.table, context.head, path_of(context.table.path)
+        table, head, path = context.table, context.head, path_of(context.table.in_lake.path)
         letters_head = self._lake.head(path)
         if head.commit is None or letters_head is None or letters_head.snapshot_id is None:
             _log.info("there are no dead letters to replay", table=str(table.path))
@@ -106,9 +106,10 @@ class LetterReplayer:
         if not isinstance(lake, RewritableLake):
             message = f"{table.path}: lake {lake.name!r} cannot take dead letters out: it offers no `rewrite`"
             raise LakeError(message)
-        prefix = self._lake.file_prefix(table.path, replay_id)
+        prefix = self._lake.file_prefix(table.in_lake.path, replay_id)
         journal = RoundJournal.begun(replay_id, table.path, head.snapshot_id, context.base_commit, prefix)
-        journal = structs.replace(journal, letters_prefix=self._lake.file_prefix(path, replay_id))
+        prefix = self._lake.file_prefix(path, replay_id)
+        journal = structs.replace(journal, letters_prefix=prefix, lake_path=table.lake_path)
         self._journals.write(journal)
 
         def chosen() -> Iterator[pa.RecordBatch]:
@@ -176,7 +177,7 @@ class LetterReplayer:
             source=settings.source.type,
             source_task=self._source.reader_task(keys),
             lake=settings.lake.type,
-            lake_task=self._lake.writer_task(table, context.head, replay_id),
+            lake_task=self._lake.writer_task(table.in_lake, context.head, replay_id),
             fence_s=settings.service.fence_s,
             progress_s=settings.observe.progress_s,
             open_files=settings.lake.open_files,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lakeward.coordinator.workers.table_locks import TableLocks
     from lakeward.model.identity import RoundId
     from lakeward.model.settings import Settings
-    from lakeward.model.tables import TablePath
+    from lakeward.model.tables import TablePath, TableSpec
     from lakeward.ports import Clock, Lake
 
 _log = structlog.get_logger("lakeward.upkeep")
@@ -65,7 +65,7 @@ class Upkeep:
         """True while upkeep runs that is within its time limit."""
         return self._running > 0 or bool(self._sweeping)
 
-    def after_round(self, round_id: RoundId, path: TablePath, snapshot_id: int | None, *, landed: bool) -> None:
+    def after_round(self, round_id: RoundId, spec: TableSpec, snapshot_id: int | None, *, landed: bool) -> None:
         """Start the upkeep after a round that is completely in the lake, in the background.
 
         `snapshot_id` is of its last commit, None if it had nothing to commit. `landed`: it has just committed; False if
@@ -78,8 +78,8 @@ class Upkeep:
         if landed:
             table.commits += 1
             expire = expire or table.commits % self._settings.lake.expire_every == 0
-        table.upkeep = due = UpkeepDue(path, round_id, snapshot_id, expire)
-        self._spawn(due.round_id, path, partial(self._try, due))
+        table.upkeep = due = UpkeepDue(spec.path, round_id, snapshot_id, expire, spec.lake_path)
+        self._spawn(due.round_id, due.path, partial(self._try, due))
 
     def tick(self) -> None:
         """Retry failed upkeep after its pause, and sweep again what is due, of tables without a round in progress."""
@@ -126,7 +126,9 @@ class Upkeep:
                 if due.expire and due.snapshot_id is not None:
                     keep = frozenset({due.snapshot_id})
                     expire = f"expiry of {due.path}"
-                    await held.call(partial(self._lake.expire, due.path, keep), what=expire, timeout_s=limit)
+                    await held.call(
+                        partial(self._lake.expire, due.lake_path or due.path, keep), what=expire, timeout_s=limit
+                    )
         except Exception as error:  # noqa: BLE001 - the round has committed, whatever this is
             self._put_off(due, error)
         else:
@@ -151,7 +153,7 @@ class Upkeep:
             if table is not None and table.newest_round == round_id.number:
                 self._restorer.drop_all(table_id, "its round has nothing left to commit")
             if landed:
-                self._cleaner.after_commit(path, round_id)
+                self._cleaner.after_commit(path, round_id, due.lake_path)
 
         return work
 

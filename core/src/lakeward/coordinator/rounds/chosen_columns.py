@@ -39,7 +39,7 @@ def check_columns_wanted(table: TableSpec, wanted: Sequence[str]) -> None:
     Raises:
         ConfigError: there is no column of a name that is no pattern, a key is left out, or nothing remains.
     """
-    key = f'tables."{table.path}".columns'
+    key = f"{table.section}.columns"
     there = (*table.schema.names, *table.left_out)
     for one in wanted:
         name = one.removeprefix(_NOT)

@@ -36,7 +36,7 @@ def under_contract(table: TableSpec, rules: TableSettings, head: LakeHead | None
     if not new:
         return table
     if contract == FREEZE:
-        key = f'tables."{table.path}".schema.columns'
+        key = f"{table.section}.schema.columns"
         shown = ", ".join(new)
         message = (
             f"{table.path}: expected no columns but those of the lake table, as {key} = {FREEZE!r}, found {shown}. "

@@ -107,7 +107,7 @@ class Discard(Effect):
     A checkpoint may reference some of these files, and a step may have been committed from that checkpoint.
     """
 
-    path: TablePath
+    lake_path: TablePath
     table_id: int
     files: tuple[str, ...]
 

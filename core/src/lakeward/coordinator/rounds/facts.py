@@ -220,6 +220,7 @@ class RoundFacts:
             committed=tuple(sorted(self.in_lake)),
             progress=progress.half_done(),
             layout=context.layout.names,
+            lake_path=context.table.lake_path,
         )
 
     def started(self, what: str) -> RoundContext:

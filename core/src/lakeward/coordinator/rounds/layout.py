@@ -157,7 +157,7 @@ def check_bucket_counts(table: TableSpec, buckets: Iterable[BucketState]) -> Non
             f"the lake divides column {table.bucket_key[0]!r}, found {counts[first]}: the source's count was changed. "
             f"The lake's readers would miss rows. {back}, or "
             f'mirror the table into a new lake table, where counts may differ (`mode = "mirror"` in '
-            f'[tables."{table.path}"]): set the present one aside and accept that with `lakeward tables accept`; then '
+            f"[{table.section}]): set the present one aside and accept that with `lakeward tables accept`; then "
             "`lakeward tables resume`"
         )
         raise SchemaMismatchError(message)
@@ -219,7 +219,7 @@ def _check_width(key: str, field: PartitionField, column: pa.Field) -> None:
 
 
 def _key(table: TableSpec, name: str) -> str:
-    return f'tables."{table.path}".{name}'
+    return f"{table.section}.{name}"
 
 
 def _has_bucket(kind: pa.DataType) -> bool:

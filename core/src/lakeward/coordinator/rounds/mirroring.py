@@ -30,7 +30,14 @@ def as_configured(table: TableSpec, rules: TableSettings) -> TableSpec:
         return replace(table, union_read=True)
     fields = tuple(map(PartitionField.parse, rules.lake_partition))
     table = choose_columns(table, rules.columns)
-    return replace(table, bucket_key=(), lake_partition=fields, system_columns=rules.system_columns)
+    lake_path = rules.lake_path(table.path)
+    return replace(
+        table,
+        bucket_key=(),
+        lake_partition=fields,
+        system_columns=rules.system_columns,
+        lake_path=None if lake_path == table.path else lake_path,
+    )
 
 
 def configured_tables(

@@ -486,7 +486,8 @@ class Round:
         yield TellBackend(Failover(kind=event.kind, attempt=event.attempt, returned=event.splits))
 
     def _files_rejected(self, event: jobs.FilesRejected) -> Iterable[Any]:
-        path, table_id = self.facts.assignment.path, self.facts.table_id
+        table_id = self.facts.table_id
+        path = self.facts.started("reject files of").table.in_lake.path
         for each, files in zip((path, path_of(path)), split_files(event.files), strict=True):
             if files:
                 yield Discard(each, table_id, tuple(file.path for file in files))

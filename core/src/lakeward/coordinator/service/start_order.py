@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from lakeward.errors import LakewardError
+from lakeward.errors import ConfigError, LakewardError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -37,8 +37,11 @@ def started_ms(
 ) -> int:
     """Return the start time for a new incarnation: now, or after the newest earlier start of its service. Blocking.
 
-    In milliseconds since 1970; `clock` is the wall clock. Earlier starts are in `states` and in the stamps of `tables`
-    in the lake.
+    In milliseconds since 1970; `clock` is the wall clock. Earlier starts are in `states` and in the stamps of
+    `tables`, those of the lake.
+
+    Raises:
+        ConfigError: as `tables`; any other error of it is logged.
     """
     wall_ms = clock.wall_ms()
     after_states = states.started_ms(service, wall_ms)
@@ -55,6 +58,8 @@ def started_ms(
 def _paths(tables: Callable[[], Sequence[TablePath]]) -> Sequence[TablePath]:
     try:
         return tables()
+    except ConfigError:
+        raise  # two tables have one lake table: neither may be served
     except LakewardError as error:
         _log.warning("the stamps of earlier starts could not be looked up", reason=str(error))
         return []

@@ -25,6 +25,8 @@ class UpkeepDue:
     snapshot_id: int | None
     """Of the round's last commit; None if it had nothing to commit."""
     expire: bool
+    lake_path: TablePath | None = None
+    """As of `TableSpec`."""
     failures: int = 0
     again_at: float | None = None
     """When it is tried again; None while it runs."""

@@ -100,7 +100,7 @@ class TargetOffsets:
 
     def _note(self, table: TableSpec) -> None:
         table.check_readable()
-        tiered = tiered_offsets(self._source, table, self._lake.head(table.path))
+        tiered = tiered_offsets(self._source, table, self._lake.head(table.in_lake.path))
         states = self._source.buckets(table)
         self._ends[table.path] = _ends(states)
         if all(tiered.get(state.bucket, 0) <= state.end for state in states):

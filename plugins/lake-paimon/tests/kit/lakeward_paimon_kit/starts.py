@@ -14,7 +14,7 @@ from lakeward.coordinator.commits.committer import Committer, CommitWork
 from lakeward.coordinator.commits.upkeep import UpkeepCommitter
 from lakeward.errors import FencedError, LakeError, LakewardError, OutcomeUnknownError
 from lakeward.model.identity import UPKEEP, Incarnation, RoundId
-from lakeward.model.settings import ServiceSettings
+from lakeward.model.settings import ServiceSettings, TableSettings
 from lakeward.model.splits import LogSplit
 from lakeward.storage.round_journal import RoundJournal
 from lakeward.subtask.fan_out.dividing import RowDivider
@@ -75,7 +75,7 @@ class Start:
         journals, clock = world.journals, world.clock
         self.cleaner = Cleaner(lake, journals, clock, who, settings=settings, checkpointed=lambda _: frozenset())
         self.committer = Committer(_Source(world.prepared), lake, clock)  # type: ignore[arg-type]
-        self._upkeep = UpkeepCommitter(lake, journals, self.cleaner, clock, _LIMIT_S)
+        self._upkeep = UpkeepCommitter(lake, journals, self.cleaner, lambda _: TableSettings(), _LIMIT_S)
         self.planned: frozenset[str] = frozenset()
         """Files that a job of upkeep merges."""
         self._work = {"round": self._begin(), "upkeep": iter(())}

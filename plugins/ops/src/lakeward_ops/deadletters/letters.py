@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakeward.config.tables import lake_path
 from lakeward.errors import LakeError
 from lakeward.model.dead_letters import path_of
 from lakeward.ports import ReadableLake
@@ -18,13 +19,18 @@ if TYPE_CHECKING:
     from lakeward.ports import Lake
 
 
+def letters_path(loaded: Loaded, path: TablePath) -> TablePath:
+    """Return the name of the lake table with the dead letters of a table."""
+    return path_of(lake_path(loaded, path))
+
+
 def letters_in(loaded: Loaded, lake: Lake, path: TablePath, columns: Sequence[str]) -> Iterator[pa.RecordBatch] | None:
     """Yield some columns of all dead letters of a table, in any order; None where it has no table of them.
 
     Raises:
         LakeError: the lake cannot be read.
     """
-    head = lake.head(path_of(path))
+    head = lake.head(letters_path(loaded, path))
     if head is None or head.snapshot_id is None:
         return None
     if not isinstance(lake, ReadableLake):

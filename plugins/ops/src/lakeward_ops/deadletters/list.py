@@ -12,9 +12,8 @@ from lakeward.cli.chosen_tables import chosen_tables, included_tables
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.open_plugins import opened_lake, opened_source
 from lakeward.cli.output import Columns
-from lakeward.model.dead_letters import path_of
 from lakeward.observe.format import count
-from lakeward_ops.deadletters.letters import letters_in
+from lakeward_ops.deadletters.letters import letters_in, letters_path
 
 if TYPE_CHECKING:
     from lakeward.config.loaded import Loaded
@@ -65,5 +64,5 @@ def _counted(loaded: Loaded, lake: Lake, path: TablePath) -> list[Letters]:
     counts: Counter[tuple[str, str]] = Counter()
     for batch in batches or ():
         counts.update(zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True))
-    where = str(path_of(path))
+    where = str(letters_path(loaded, path))
     return [Letters(str(path), code, column, number, where) for (code, column), number in counts.most_common()]

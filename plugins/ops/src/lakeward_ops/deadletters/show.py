@@ -10,10 +10,9 @@ import click
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.open_plugins import opened_lake
 from lakeward.errors import UsageError
-from lakeward.model.dead_letters import path_of
 from lakeward.model.tables import TablePath
 from lakeward.observe.format import count
-from lakeward_ops.deadletters.letters import letters_in
+from lakeward_ops.deadletters.letters import letters_in, letters_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,13 +30,14 @@ def show(invocation: Invocation, *, table: str, column: str | None, most: int) -
     """Show dead letters of DB.TABLE: where each was in the source, why it does not fit, and the row where JSON has it.
 
     By bucket and offset, the first ones first. Every program that reads the lake reads all of them, as the table
-    DB.TABLE__dead_letters.
+    DB.TABLE__dead_letters, or that beside the `lake_name` of the table.
     """
     loaded, path = invocation.load(), TablePath.parse(table)
     with opened_lake(loaded) as lake:
         batches = letters_in(loaded, lake, path, _COLUMNS)
         if batches is None:
-            message = f"{path}: the lake has no table {path_of(path)}: no round of it was to keep dead letters yet"
+            where = letters_path(loaded, path)
+            message = f"{path}: the lake has no table {where}: no round of it was to keep dead letters yet"
             raise UsageError(message)
         total = 0
 

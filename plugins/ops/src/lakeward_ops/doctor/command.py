@@ -13,7 +13,7 @@ import click
 
 from lakeward.cli.checks import Check, as_result, show_checks
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
-from lakeward.cli.layouts import layout_checks, table_layouts, unserved_checks
+from lakeward.cli.layouts import lake_name_checks, layout_checks, table_layouts, unserved_checks
 from lakeward.cli.open_plugins import all_configured
 from lakeward.cli.serving import describe_bindings
 from lakeward.clock import SystemClock
@@ -172,9 +172,11 @@ def _named(source: LakeNamingSource, server_lakes: list[ServerLake]) -> Iterator
 
 
 def _unserved(loaded: Loaded, source: Source) -> Iterator[Check]:
-    """Say that no table is served, though there are some."""
+    """Say that no table is served, though there are some, or that two have one lake table."""
     try:
-        yield from unserved_checks(source, all_configured(loaded, source))
+        tables = all_configured(loaded, source)
+        yield from unserved_checks(source, tables)
+        yield from lake_name_checks(loaded, tables)
     except LakewardError as error:
         yield _problem("source", error, _SOURCE)
 

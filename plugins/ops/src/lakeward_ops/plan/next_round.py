@@ -115,7 +115,7 @@ def _next_round(
     layout = resolve_layout(table, rules, gangs=gangs)
     if rules.mode != "mirror":
         table.check_lake(lake.name)
-    head = lake.head(table.path)
+    head = lake.head(table.in_lake.path)
     if lost := lost_commits(source, table, record, head):
         raise LakeTableGoneError(lost)
     if head is not None and head.table_id not in {None, table.table_id}:

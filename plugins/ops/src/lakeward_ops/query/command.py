@@ -12,6 +12,7 @@ import click
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.open_plugins import opened_lake
 from lakeward.cli.output import Columns
+from lakeward.config.tables import lake_path
 from lakeward.errors import LakeError
 from lakeward.model.tables import TablePath
 from lakeward.ports import DescribedLake, ReadableLake
@@ -35,9 +36,10 @@ if TYPE_CHECKING:
 def query(invocation: Invocation, *, table: str, sql: str | None, most: int, snapshot: int | None, told: bool) -> None:
     """Query DB.TABLE in the lake by DuckDB, without a catalog; without SQL, show its first rows.
 
-    In the SQL the table is called DB.TABLE, or TABLE. Any query of DuckDB will do, such as
-    "select day, count(*) from TABLE group by day". One snapshot of the table is queried, whatever is committed
-    meanwhile; each scan reads all of it, so of a large table other programs (`--print`) read less.
+    A table with a `lake_name` is found by its name in the source, and by that one. In the SQL the table is called
+    DB.TABLE, or TABLE. Any query of DuckDB will do, such as "select day, count(*) from TABLE group by day". One
+    snapshot of the table is queried, whatever is committed meanwhile; each scan reads all of it, so of a large table
+    other programs (`--print`) read less.
     """
     loaded = invocation.load()
     path = TablePath.parse(table)
@@ -45,8 +47,9 @@ def query(invocation: Invocation, *, table: str, sql: str | None, most: int, sna
         if told:
             _tell(invocation, loaded, lake, path)
         else:
-            chosen = snapshot if snapshot is not None else _newest(lake, path)
-            rows_of = LakeRows(partial(_readable(loaded, lake).read_rows, path, chosen))
+            in_lake = lake_path(loaded, path)
+            chosen = snapshot if snapshot is not None else _newest(lake, in_lake)
+            rows_of = LakeRows(partial(_readable(loaded, lake).read_rows, in_lake, chosen))
             names, rows = _run(path, rows_of, sql or f"from {quoted(path.database)}.{quoted(path.table)}", most + 1)
             _show(invocation, names, rows[:most], more=len(rows) > most)
 
@@ -96,6 +99,6 @@ def _tell(invocation: Invocation, loaded: Loaded, lake: Lake, path: TablePath) -
     if not isinstance(lake, DescribedLake):
         message = f"lake {loaded.settings.lake.type!r}: cannot say how other programs read its tables"
         raise LakeError(message)
-    lines = lake.reading_lines(path)
+    lines = lake.reading_lines(lake_path(loaded, path))
     shown = [text for program, line in lines.items() for text in (f"{program}:", f"  {line}")]
     invocation.output.show({"table": str(path), "lines": dict(lines)}, *shown)

@@ -11,6 +11,7 @@ from lakeward.cli.invocation import Invocation, pass_invocation, with_common_opt
 from lakeward.cli.open_plugins import opened_lake, opened_source
 from lakeward.cli.output import Columns
 from lakeward.cli.serving import find_services
+from lakeward.config.tables import lake_path
 from lakeward.errors import UsageError
 from lakeward.model.identity import UPKEEP, RoundId
 from lakeward.observe.format import count, size
@@ -43,20 +44,20 @@ def plan(invocation: Invocation, *, table: str) -> None:
         if not isinstance(lake, UpkeepLake):
             message = f"lake {loaded.settings.lake.type!r}: it has no upkeep but the expiry of snapshots"
             raise UsageError(message)
-        found = [_due(lake, services, path) for path in paths]
+        found = [_due(lake, services, path, lake_path(loaded, path)) for path in paths]
     invocation.output.show({"tables": found}, _columns(found))
 
 
-def _due(lake: Lake, services: Services, path: TablePath) -> DueUpkeep:
+def _due(lake: Lake, services: Services, path: TablePath, in_lake: TablePath) -> DueUpkeep:
     report = services.of(path).seen.report
     known = () if report is None else report.tables
     last = next((one.upkeep for one in known if one.path == str(path)), None)
-    head = lake.head(path)
+    head = lake.head(in_lake)
     if head is None or head.stamp is None or head.table_id is None:
         return DueUpkeep(str(path), "nothing: no service has tiered it yet", last=last)
     assert isinstance(lake, UpkeepLake)  # noqa: S101 - checked before
-    planned = lake.plan_upkeep(path, RoundId(head.stamp, head.table_id, UPKEEP, 0), _MOST)
-    counts = lake.count_files(path) if isinstance(lake, CountedLake) else None
+    planned = lake.plan_upkeep(in_lake, RoundId(head.stamp, head.table_id, UPKEEP, 0), _MOST)
+    counts = lake.count_files(in_lake) if isinstance(lake, CountedLake) else None
     if planned is None or not planned.tasks:
         return DueUpkeep(str(path), "nothing", counts=counts, last=last)
     files, size_bytes = sum(one.files for one in planned.tasks), sum(one.size_bytes for one in planned.tasks)

@@ -145,7 +145,7 @@ def _sides(loaded: Loaded, source: Source, lake: Lake, spec: TableSpec) -> Sides
         raise LakeError(message)
     # The record before the head: a service that runs writes it after its commit, so the head has what it names.
     record = open_records(loaded).read(spec.table_id)
-    head = lake.head(spec.path)
+    head = lake.head(spec.in_lake.path)
     if lost := lost_commits(source, spec, record, head):
         raise LakeTableGoneError(lost)
     offsets = tiered_now(source, spec, head, record)
@@ -154,7 +154,7 @@ def _sides(loaded: Loaded, source: Source, lake: Lake, spec: TableSpec) -> Sides
     if wrong := went_back(spec.path, record, head, offsets, source.buckets(spec)):
         raise OffsetsWentBackError(wrong)
     plugin: Any = load(SOURCE_GROUP, loaded.settings.source.type)
-    path = path_of(spec.path)
+    path = path_of(spec.in_lake.path)
     letters = lake.head(path)
     ours = letters is not None and (letters.path, letters.table_id) == (path, spec.table_id)
     snapshot_id = letters.snapshot_id if letters is not None and ours else None

@@ -51,7 +51,7 @@ class DeadLetters:
         keys, count = [fields.empty_table()], 0
         if snapshot_id is None:
             return cls(0, {}, keys[0])
-        for batch in lake.read_rows(path_of(table.path), snapshot_id):
+        for batch in lake.read_rows(path_of(table.in_lake.path), snapshot_id):
             count += batch.num_rows
             columns = [batch.column(name).to_pylist() for name in ("partition_id", "bucket", "offset", "row")]
             for partition, bucket, offset, row in zip(*columns, strict=True):

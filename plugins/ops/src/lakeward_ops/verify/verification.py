@@ -126,7 +126,7 @@ def verify_table(sides: Sides, options: VerifyOptions) -> Verification:
     """
     table = sides.table
     readable = readable_splits(table, sides.source.buckets(table), sides.tiered)
-    batches = sides.lake.read_rows(table.path, sides.head.snapshot_id or 0)
+    batches = sides.lake.read_rows(table.in_lake.path, sides.head.snapshot_id or 0)
     first = next(batches)
     common = _common_columns(table, first.schema)
     if readable.gone and not options.available and (table.has_primary_key or not common.system):
@@ -174,7 +174,7 @@ def _compare_files(sides: Sides, options: VerifyOptions) -> tuple[int, tuple[Fil
         return 0, ()
     count = 0
     first: list[FileDifference] = []
-    for one in sides.lake.check_files(sides.table.path, sides.head.snapshot_id or 0, options.files):
+    for one in sides.lake.check_files(sides.table.in_lake.path, sides.head.snapshot_id or 0, options.files):
         options.check()
         count += 1
         first += [one] if len(first) < options.most else []

@@ -80,7 +80,7 @@ def launches_before_the_journal(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def prepare(self: Planning, effect: Plan, rules: TableSettings, latest: int) -> tuple[RoundJournal, JobPlan]:
         committer = self._committer
-        journal = committer._journal(effect.round_id, effect.assignment.path, effect.context.head)
+        journal = committer._journal(effect.round_id, effect.context.table, effect.context.head)
         unwritten[str(effect.round_id)] = partial(committer._journals.write, journal)
         return journal, self.plan(effect, rules, latest)
 
