@@ -92,9 +92,9 @@ def table_rules(loaded: Loaded, path: TablePath) -> TableRules:
 
 def lake_path(loaded: Loaded, path: TablePath) -> TablePath:
     """Return the name that a table, or the one of its dead letters, has in the lake."""
-    found, owner = table_rules(loaded, path).settings.lake_path(path), owner_of(path)
-    if found != path or owner is None:
-        return found
+    owner = owner_of(path)
+    if owner is None or str(path) in loaded.settings.tables:
+        return table_rules(loaded, path).settings.lake_path(path)
     return path_of(table_rules(loaded, owner).settings.lake_path(owner))
 
 

@@ -72,6 +72,11 @@ class IcebergTables:
         """Return the folder of a table's data files."""
         return self.warehouse / path.database / path.table / "data"
 
+    def move(self, path: TablePath, name: str) -> None:
+        """Give a table another name in its database."""
+        with self._catalog() as catalog:
+            catalog.rename_table((path.database, path.table), (path.database, name))
+
     def drop(self, path: TablePath, column: str) -> None:
         """Drop a column."""
         with self._schema(path) as update:
@@ -149,6 +154,10 @@ class PaimonTables:
     def folder_of_data(self, path: TablePath) -> Path:
         """See `IcebergTables`."""
         return self._folder(path) / "bucket-0"
+
+    def move(self, path: TablePath, name: str) -> None:
+        """See `IcebergTables`."""
+        self._folder(path).rename(self._folder(path).with_name(name))
 
     def drop(self, path: TablePath, column: str) -> None:
         """See `IcebergTables`."""
