@@ -36,12 +36,14 @@ if TYPE_CHECKING:
 
 RENAMED = (
     r"^shop\.orders: the lake table does not fit: expected column 'name', found field 2 renamed to 'label' by somebody "
-    r"else\. Rename 'label' back to 'name', or add a nullable column 'name' of type string for the new rows; those of "
-    r"before then stay in 'label'$"
+    r"else\. Rename 'label' back to 'name' \(in Spark: ALTER TABLE shop\.orders RENAME COLUMN `label` TO `name`\), or "
+    r"add a nullable column 'name' of type string for the new rows \(in Spark: ALTER TABLE shop\.orders ADD COLUMN `name` "
+    r"string\); those of before then stay in 'label'$"
 )
 DROPPED = (
     r"^shop\.orders: the lake table does not fit: expected column 'name', found field 2 dropped by somebody else\. "
-    r"Add a nullable column 'name' of type string for the new rows$"
+    r"Add a nullable column 'name' of type string for the new rows \(in Spark: ALTER TABLE shop\.orders ADD COLUMN "
+    r"`name` string\)$"
 )
 
 
@@ -197,7 +199,9 @@ def test_a_key_or_system_column_that_was_renamed_can_only_be_renamed_back(
 ) -> None:
     tier(1, key_table())
     rename(catalog, column, "label")
-    with pytest.raises(SchemaMismatchError, match=f"renamed to 'label' by .*Rename 'label' back to '{column}'$"):
+    with pytest.raises(
+        SchemaMismatchError, match=f"renamed to 'label' by .*Rename 'label' back to '{column}' [^)]*\\)$"
+    ):
         lake.open_table(key_table(), incarnation())
 
 
@@ -224,7 +228,7 @@ def test_a_column_that_is_new_in_the_source_is_still_added(tier: Tier, catalog: 
     assert "note" in catalog.load_table("shop.orders").schema().column_names
 
 
-def test_a_column_that_the_source_renames_stays_beside_the_new_one(
+def test_a_column_without_an_id_that_the_source_renames_stays_beside_the_new_one(
     plugin: IcebergLakePlugin, lake: Lake, tier: Tier, catalog: SqlCatalog
 ) -> None:
     tier(1)

@@ -109,7 +109,8 @@ class RoundSnapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     `finished` holds accepted results; their files that a step has committed are in `committed`. `progress` holds
     splits in progress that no subtask of this checkpoint has. `layout` is the table's `lake_partition` in its text
     form. `before` and `committed` are sorted, so that the same round has the same bytes. `lake_path` is the name of the
-    lake table, None where it is `path`, that of the source's table.
+    lake table, None where it is `path`, that of the source's table. `columns` are those of rows under way in an
+    exchange: the lake's names, each after the source's id where there is one (`7:name`).
     """
 
     incarnation: str
@@ -129,6 +130,7 @@ class RoundSnapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     progress: tuple[SplitProgress, ...]
     layout: tuple[str, ...] = ()
     lake_path: TablePath | None = None
+    columns: tuple[str, ...] = ()
 
     @property
     def in_lake(self) -> TablePath:

@@ -78,6 +78,7 @@ def table_of(table: TableSpec) -> TableSpec:
         lake_partition=(),
         lake_properties={},
         left_out=(),
+        lake_columns={},
         system_columns=False,
         lake_format="",
         may_widen=True,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from lakeward.model.tables import TableBucket, TablePath
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from lakeward.model.column_ids import LakeColumn
     from lakeward.model.identity import Incarnation, RoundId
 
 
@@ -89,7 +90,8 @@ class LakeHead:
     `stamp` is the incarnation of the newest snapshot that carries one, None on a table that we never touched.
     `commit` is the newest commit that carries offsets, None if nothing was ever tiered. `own` is the newest of those
     that a service of ours made: `commit` itself, or one below a commit of another tiering service. `files` counts the
-    table's data and delete files, `columns` are the names of its columns; None where the lake does not say.
+    table's data and delete files, `columns` are the names of its columns; None where the lake does not say. `by_id` has
+    the columns that the lake follows by the source's ids (`lakeward.model.column_ids`).
     """
 
     path: TablePath
@@ -101,6 +103,7 @@ class LakeHead:
     own: OffsetCommit | None = None
     files: int | None = None
     columns: tuple[str, ...] | None = None
+    by_id: Mapping[int, LakeColumn] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,6 +112,7 @@ class TableSpec:
     those of `schema` is a bad row. None: they are read with those of `schema`.
     `lake_path` is the name of the lake table where the configuration gives it another one than the source's. Lakes are
     given the table by the name that it has there (`in_lake`); `configured_as` is then the one of the source.
+    `lake_columns` has the names of columns in the lake table that are called otherwise there, by those of the source.
     """
 
     path: TablePath
@@ -139,13 +140,40 @@ class TableSpec:
     read_schema: pa.Schema | None = None
     lake_path: TablePath | None = None
     configured_as: TablePath | None = None
+    lake_columns: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def in_lake(self) -> TableSpec:
-        """The table as a lake is given it: its path is that of the lake table."""
+        """The table as a lake is given it: its path is that of the lake table, and its columns are called as there."""
         if self.lake_path is None:
+            return self.as_written
+        return replace(self.as_written, path=self.lake_path, lake_path=None, configured_as=self.path)
+
+    @property
+    def as_written(self) -> TableSpec:
+        """The table whose rows are written: its columns are called as in the lake table."""
+        return replace(self.with_names(self.lake_columns), lake_columns={}) if self.lake_columns else self
+
+    def with_names(self, names: Mapping[str, str]) -> TableSpec:
+        """Return the table with other names of columns, by those that they have; the others stay."""
+        if not names:
             return self
-        return replace(self, path=self.lake_path, lake_path=None, configured_as=self.path)
+        schema = self.schema
+        for place, name in enumerate(self.schema.names):
+            if name in names:
+                schema = schema.set(place, schema.field(place).with_name(names[name]))
+
+        def renamed(columns: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(names.get(name, name) for name in columns)
+
+        return replace(
+            self,
+            schema=schema,
+            primary_key=renamed(self.primary_key),
+            partition_keys=renamed(self.partition_keys),
+            bucket_key=renamed(self.bucket_key),
+            lake_partition=tuple(replace(one, column=names.get(one.column, one.column)) for one in self.lake_partition),
+        )
 
     @property
     def section(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakeward.model.events import RequestSplit, SplitFinished
@@ -12,6 +13,7 @@ from lakeward.subtask.writers import row_filter
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from lakeward.model.batches import SourceBatch
     from lakeward.model.checkpoints import SplitProgress
     from lakeward.model.events import Deploy
     from lakeward.model.tables import TableSpec
@@ -37,7 +39,8 @@ class AssignedSplits:
     ) -> None:
         """Open the source's reader; `Read` is posted in the mailbox."""
         self._deploy = deploy
-        self._table = table
+        self._table = table.as_written
+        self._names = table.lake_columns
         self._exchange = exchange
         self._checkpointing = checkpointing
         self._ports = ports
@@ -71,7 +74,7 @@ class AssignedSplits:
         if item.batch is None:
             self._finish(work, ended=True)
         else:
-            work.write(item.batch, item.read_s)
+            work.write(self._named(item.batch), item.read_s)
 
     def check_read(self) -> None:
         """Raise if the source has not answered for too long.
@@ -114,6 +117,13 @@ class AssignedSplits:
         self.work = SplitWork(
             self._table, progress, self._reader, writer, ports.clock, ports.executor, self._mailbox, rows
         )
+
+    def _named(self, batch: SourceBatch) -> SourceBatch:
+        """Return a batch whose columns are called as in the lake table."""
+        if not self._names:
+            return batch
+        names = [self._names.get(name, name) for name in batch.records.schema.names]
+        return replace(batch, records=batch.records.rename_columns(names))
 
     def _finish(self, work: SplitWork, *, ended: bool) -> None:
         result = work.close(ended=ended)

@@ -207,7 +207,7 @@ class Subtask:
         table, checkpointing = unpack_table(deploy.table), self._deployed()
         self._splits = AssignedSplits(deploy, table, self._exchange, checkpointing, self._ports, self._mailbox)
         checkpointing.start()
-        self._exchange.begin(deploy, table, checkpointing)
+        self._exchange.begin(deploy, table.as_written, checkpointing)
 
     def _go_on(self, splits: AssignedSplits, *, idle: bool) -> None:
         """Do what follows from a change of the exchange: ask for splits, read on, or finish."""

@@ -7,7 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lakeward.errors import CorruptFileError, RolledBackError
+from lakeward.model.column_ids import columns_by_id
 from lakeward.model.results import LakeHead
+from lakeward_lake_iceberg.columns import field_names, known_columns
 from lakeward_lake_iceberg.offsets import (
     COPIED_SEQUENCE,
     COPIED_SNAPSHOT,
@@ -85,6 +87,7 @@ def read_head(path: TablePath, table: Table) -> LakeHead:
         own=commit if commit is None or commit.incarnation is not None else _own_commit(metadata, ancestry, table.io),
         files=_count_files(ancestry),
         columns=tuple(field.name for field in table.schema().fields),
+        by_id=columns_by_id(known_columns(table), field_names(table)),
     )
 
 

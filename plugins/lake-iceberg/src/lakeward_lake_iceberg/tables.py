@@ -31,9 +31,10 @@ from lakeward.errors import (
     SchemaMismatchError,
     StorageError,
 )
+from lakeward.model.column_ids import COLUMNS_PROPERTY, store_columns
 from lakeward_lake_iceberg.catalog import Sent
 from lakeward_lake_iceberg.catalog_away import away, short
-from lakeward_lake_iceberg.columns import check_columns
+from lakeward_lake_iceberg.columns import check_columns, column_plan, known_columns
 from lakeward_lake_iceberg.commit import check_format, main_is
 from lakeward_lake_iceberg.head import Ancestry, newest_stamp
 from lakeward_lake_iceberg.layout import check_layout, layout_change, layout_properties, wanted_order, wanted_spec
@@ -49,8 +50,10 @@ from lakeward_lake_iceberg.schema import (
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
+    from pyiceberg.table.update import UpdatesAndRequirements
     from pyiceberg.types import IcebergType, NestedField
 
+    from lakeward.model.column_ids import ColumnPlan
     from lakeward.model.identity import Incarnation
     from lakeward.model.tables import TablePath, TableSpec
     from lakeward_lake_iceberg.catalog import CatalogClient
@@ -205,12 +208,18 @@ def _evolve(client: CatalogClient, table: Table, spec: TableSpec) -> bool:
     """Make the lake table fit; return whether nothing had to be changed."""
     check_format(table)
     _check_kind(table, spec)
+    plan = column_plan(table, spec)
+    uuid = AssertTableUUID(uuid=table.metadata.table_uuid)
+    if plan.renames:
+        updates, requirements = _renamed(table, spec, plan)
+        client.send(table, (uuid, *requirements), updates)
+        return False
+    spec = spec.with_names(plan.names)
     wanted = lake_schema(spec, system_columns=has_system_columns(table))
     # Before the layout: a partition column that was renamed would be told as another partitioning.
     check_columns(table, spec, wanted, may_add=True)
     _check_layout(table, spec, wanted)
     changes = _Changes(table, spec, wanted)
-    uuid = AssertTableUUID(uuid=table.metadata.table_uuid)
     if changes.needed:
         update = changes.apply()
         updates, requirements = update._commit()  # noqa: SLF001 - sent by us, without the library's retries
@@ -221,7 +230,28 @@ def _evolve(client: CatalogClient, table: Table, spec: TableSpec) -> bool:
     if change is not None:
         client.send(table, (uuid, *change.requirements), change.updates)
         return False
-    return _set_properties(client, table, spec)
+    return _set_properties(client, table, spec, plan)
+
+
+def _renamed(table: Table, spec: TableSpec, plan: ColumnPlan) -> UpdatesAndRequirements:
+    """Return what gives columns the names that the source has given them, and notes that at once.
+
+    Raises:
+        SchemaMismatchError: a partition field has the name, which Iceberg does not allow.
+    """
+    update = UpdateSchema(table.transaction())
+    parts = {part.name: part.source_id for one in table.metadata.partition_specs for part in one.fields}
+    for field_id, name in plan.renames.items():
+        if parts.get(name, field_id) != field_id:
+            message = (
+                f"{spec.path}: the lake table does not fit: the source has renamed a column to {name!r}, and a "
+                f"partition field of the lake table has that name. Give the column another name in the source, then "
+                f"`lakeward tables resume`"
+            )
+            raise SchemaMismatchError(message)
+        update.rename_column(table.schema().find_column_name(field_id) or "", name)
+    updates, requirements = update._commit()  # noqa: SLF001 - as above
+    return (*updates, SetPropertiesUpdate(updates={COLUMNS_PROPERTY: store_columns(plan.known)})), requirements
 
 
 def _check_kind(table: Table, spec: TableSpec) -> None:
@@ -245,8 +275,8 @@ def _check_kind(table: Table, spec: TableSpec) -> None:
         raise SchemaMismatchError(message)
 
 
-def _set_properties(client: CatalogClient, table: Table, spec: TableSpec) -> bool:
-    """Give a table the configured properties, and the table id if another service created it.
+def _set_properties(client: CatalogClient, table: Table, spec: TableSpec, plan: ColumnPlan) -> bool:
+    """Give a table the configured properties, the source's columns, and the table id if another service created it.
 
     Return whether it had them.
     """
@@ -254,6 +284,8 @@ def _set_properties(client: CatalogClient, table: Table, spec: TableSpec) -> boo
     updates = {key: value for key, value in configured_properties(spec).items() if there.get(key) != value}
     if TABLE_ID not in there:
         updates[TABLE_ID] = str(spec.table_id)
+    if plan.known != known_columns(table):
+        updates[COLUMNS_PROPERTY] = store_columns(plan.known)
     if updates:
         update = SetPropertiesUpdate(updates=updates)
         client.send(table, (AssertTableUUID(uuid=table.metadata.table_uuid),), (update,))
@@ -272,6 +304,7 @@ class _Changes:
         self._table = table
         self._path = spec.path
         self._spec = spec
+        self._ours = {one.field_id for one in known_columns(table).values()}
         self._added: list[NestedField] = []
         self._widened: list[NestedField] = []
         self._relaxed: list[NestedField] = []
@@ -324,9 +357,13 @@ class _Changes:
         self._added.append(wanted)
 
     def _tolerate(self, extra: NestedField) -> None:
-        """Accept a column that the source does not have: it is written as null."""
-        if extra.required:
-            self._refuse("no further column that is not nullable", f"column {extra.name!r}")
+        """Accept a column that the source does not have, or has no more: it is written as null."""
+        if extra.required and extra.field_id in self._ours:
+            self._relaxed.append(extra)
+        elif extra.required:
+            undo = f"ALTER TABLE {self._path} ALTER COLUMN {extra.name} DROP NOT NULL"
+            found = f"column {extra.name!r}. Make it nullable (in Spark: {undo}), then `lakeward tables resume`"
+            self._refuse("no further column that is not nullable", found)
 
     def _refuse(self, expected: str, found: str) -> None:
         message = f"{self._path}: the lake table does not fit: expected {expected}, found {found}"

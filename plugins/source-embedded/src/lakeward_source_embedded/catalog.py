@@ -10,6 +10,7 @@ import pyarrow as pa
 from lakeward.errors import CorruptFileError, TableGoneError, UsageError
 from lakeward.model.tables import BucketState, KvSnapshot, TableBucket, TablePath, TableSpec
 from lakeward_source_embedded.check_table import check_field, check_path, checked_keys, checked_schema
+from lakeward_source_embedded.column_ids import check_numbered, numbered, with_column
 from lakeward_source_embedded.columns import type_text, widens
 from lakeward_source_embedded.database import NO_PARTITION
 from lakeward_source_embedded.options import FRESHNESS, LAKE_ENABLED, check_table_properties, table_options
@@ -68,7 +69,7 @@ class Catalog:
         properties.setdefault(FRESHNESS, f"{freshness_s:g}")
         check_table_properties(properties)
         required = (*primary_key, *partition_keys, *(bucket_key or ()))
-        schema = checked_schema(schema, required)
+        schema = numbered(checked_schema(schema, required))
         chosen = checked_keys(
             schema,
             tuple(primary_key),
@@ -124,19 +125,13 @@ class Catalog:
                     f"column {field.name!r}: expected a nullable column, found NOT NULL (older rows have no value)"
                 )
                 raise UsageError(message)
-            return _next_schema(sql, spec, spec.schema.append(field).serialize().to_pybytes())
+            return _next_schema(sql, spec, with_column(spec.schema, field).serialize().to_pybytes())
 
     def widen_column(self, path: TablePath, name: str, kind: pa.DataType) -> TableSpec:
         """Give a column a type that holds all values of its present one."""
         with self._database.write() as sql:
             spec = read_spec(sql, path)
-            place = spec.schema.get_field_index(name)
-            if place < 0:
-                message = f"column {name!r}: expected one of {', '.join(spec.schema.names)}"
-                raise UsageError(message)
-            if name in {*spec.primary_key, *spec.partition_keys, *spec.bucket_key}:
-                message = f"column {name!r}: expected one that is in no key, as rows are found by their keys"
-                raise UsageError(message)
+            place = _place_outside_keys(spec, name)
             old = spec.schema.field(place)
             if not widens(old.type, kind):
                 expected = "a larger integer, double for float, or a decimal of more digits and the same scale"
@@ -144,6 +139,30 @@ class Catalog:
                 raise UsageError(message)
             arrow = spec.schema.set(place, old.with_type(kind)).serialize().to_pybytes()
             return _next_schema(sql, spec, arrow)
+
+    def rename_column(self, path: TablePath, name: str, new: str) -> TableSpec:
+        """Give a column another name."""
+        with self._database.write() as sql:
+            spec = read_spec(sql, path)
+            place = _place_outside_keys(spec, name)
+            check_numbered(spec.schema, f"column {name!r}: cannot be renamed")
+            check_field(spec.schema.field(place).with_name(new))
+            if new in spec.schema.names:
+                message = f"column {new!r}: expected a new name, found it in table {path}"
+                raise UsageError(message)
+            arrow = spec.schema.set(place, spec.schema.field(place).with_name(new)).serialize().to_pybytes()
+            return _next_schema(sql, spec, arrow)
+
+    def drop_column(self, path: TablePath, name: str) -> TableSpec:
+        """Drop a column; its values can be had no more, also if one of that name is added again."""
+        with self._database.write() as sql:
+            spec = read_spec(sql, path)
+            place = _place_outside_keys(spec, name)
+            check_numbered(spec.schema, f"column {name!r}: cannot be dropped")
+            if len(spec.schema) == 1:
+                message = f"column {name!r}: expected one besides others, found the only one of table {path}"
+                raise UsageError(message)
+            return _next_schema(sql, spec, spec.schema.remove(place).serialize().to_pybytes())
 
     def set_property(self, path: TablePath, key: str, text: str) -> TableSpec:
         """Change one property; a new freshness is planned for at once (fluss.md, "The tiering queue")."""
@@ -199,6 +218,22 @@ class Catalog:
             check_exists(sql, table)
             rows = sql.execute(_BUCKETS, (table.table_id,)).fetchall()
         return tuple(_state(table.table_id, row) for row in rows)
+
+
+def _place_outside_keys(spec: TableSpec, name: str) -> int:
+    """Return the place of a column that may be changed.
+
+    Raises:
+        UsageError: there is no such column, or it is in a key.
+    """
+    place = int(spec.schema.get_field_index(name))
+    if place < 0:
+        message = f"column {name!r}: expected one of {', '.join(spec.schema.names)}"
+        raise UsageError(message)
+    if name in {*spec.primary_key, *spec.partition_keys, *spec.bucket_key}:
+        message = f"column {name!r}: expected one that is in no key, as rows are found by their keys"
+        raise UsageError(message)
+    return place
 
 
 def read_spec(sql: sqlite3.Connection, path: TablePath) -> TableSpec:

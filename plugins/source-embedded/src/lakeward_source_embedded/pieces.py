@@ -12,7 +12,7 @@ import pyarrow as pa
 from lakeward.errors import CorruptFileError
 from lakeward.model.batches import BYTES_MOST, concat_batches
 from lakeward_source_embedded.arrow_files import ArrowFile
-from lakeward_source_embedded.columns import widens
+from lakeward_source_embedded.column_ids import fitted
 from lakeward_source_embedded.index import ROW_BITS
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Pieces:
             path = self._layout.root / file
             mapped = files.get(file) or files.setdefault(file, self._open(path))
             numbers = range(mapped.batches) if number is None else (number,)
-            batches = [widen(mapped.batch(n), self._spec.schema) for n in numbers]
+            batches = [fitted(mapped.batch(n), self._spec.schema) for n in numbers]
             lengths = np.array([0, *map(len, batches)], dtype=np.int64)
             self._mapped[piece] = _Piece(str(path), batches, np.cumsum(lengths)[:-1], int(lengths.sum()))
         missing = [piece for piece in pieces if piece not in self._mapped]
@@ -128,16 +128,3 @@ class Pieces:
             return ArrowFile(path, self._layout.checked)
         except FileNotFoundError as error:
             raise CorruptFileError(str(path), "a file that holds current rows", "no file") from error
-
-
-def widen(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch with the columns of `schema`, in its order and of its types; what an older batch lacks is null."""
-    there = batch.schema.names
-
-    def column(field: pa.Field) -> pa.Array:
-        if field.name not in there:
-            return pa.nulls(len(batch), field.type)
-        found = batch.column(there.index(field.name))
-        return found.cast(field.type) if widens(found.type, field.type) else found
-
-    return pa.RecordBatch.from_arrays([column(field) for field in schema], schema=schema)

@@ -17,12 +17,12 @@ from lakeward.model.batches import (
     snapshot_records,
     split_batch,
 )
+from lakeward.model.column_ids import column_id
 from lakeward.model.tables import CHANGE_COLUMN, Change
 from lakeward_source_embedded.arrow_files import ArrowFile
 from lakeward_source_embedded.catalog import key_of
-from lakeward_source_embedded.columns import widens
+from lakeward_source_embedded.column_ids import fitted, is_newer, is_wider
 from lakeward_source_embedded.database import Database
-from lakeward_source_embedded.pieces import widen
 
 if TYPE_CHECKING:
     import sqlite3
@@ -167,13 +167,12 @@ class EmbeddedReader:
         """
         table = self._table
         known = {*table.schema.names, *table.left_out, CHANGE_COLUMN}
-        if not known.issuperset(part.schema.names) or any(
-            field.name in part.schema.names and widens(field.type, part.schema.field(field.name).type)
-            for field in table.schema
-        ):
+        unnumbered = {field.name for field in part.schema if column_id(field) is None}
+        newer = not known.issuperset(unnumbered) or is_newer(part.schema, table.schema)
+        if newer or is_wider(part.schema, table.schema):
             message = f"table {table.path} was changed while the round ran; the next one takes the new columns in"
             raise TableError(message)
-        return widen(part, table.schema)
+        return fitted(part, table.schema)
 
     def _where(self, bucket: TableBucket) -> str:
         return f"table {self._table.path}, bucket {bucket}"

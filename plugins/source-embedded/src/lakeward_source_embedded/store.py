@@ -149,6 +149,26 @@ class EmbeddedStore:
         with self._locked(path):
             return self.catalog.widen_column(path, name, kind)
 
+    def rename_column(self, path: TablePath, name: str, new: str) -> TableSpec:
+        """Give a column that is in no key another name; rows that are there are read under it.
+
+        Raises:
+            UsageError: no such column, one of a key, a name that is taken or reserved, or the table is an old one.
+            TableGoneError: there is no such table.
+        """
+        with self._locked(path):
+            return self.catalog.rename_column(path, name, new)
+
+    def drop_column(self, path: TablePath, name: str) -> TableSpec:
+        """Drop a column that is in no key. One that is added later under its name has none of its values.
+
+        Raises:
+            UsageError: no such column, one of a key, the only one, or the table is an old one.
+            TableGoneError: there is no such table.
+        """
+        with self._locked(path):
+            return self.catalog.drop_column(path, name)
+
     def set_property(self, path: TablePath, key: str, text: str) -> TableSpec:
         """Change one property of a table (see `options.TABLE_SETTINGS`). Raises as `create_table`."""
         return self.catalog.set_property(path, key, text)

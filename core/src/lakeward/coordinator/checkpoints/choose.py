@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakeward.model.column_ids import written_columns
 from lakeward.model.exchange import complete
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ def why_not_of_layout(state: CheckpointContents, table: TableSpec, *, exchange: 
         return f"its lake layout was {_layout(was)}, now it is {_layout(layout)}"
     if bool(state.exchange) is not exchange:
         return f"its rows were written {_way(not exchange)}, now they are {_way(exchange)}"
+    other = sorted(set(state.round.columns) - set(written_columns(table)))
+    if other:
+        return f"its rows have columns that are gone, or called otherwise by now: {', '.join(other)}"
     return ""
 
 

@@ -23,6 +23,7 @@ from lakeward.coordinator.rounds.layout import check_bucket_counts, check_splits
 from lakeward.coordinator.rounds.mirroring import MIRROR, as_configured
 from lakeward.errors import LakeTableGoneError, LakewardError, OffsetsWentBackError, SourceError, TableGoneError
 from lakeward.machines.splits import enumerate_splits
+from lakeward.model.column_ids import lake_columns
 from lakeward.model.identity import REPLAY, RoundId
 from lakeward.model.partitioning import ExchangeMode
 from lakeward.storage.commit_records import CommitRecord, lost_commits, stored_offsets
@@ -186,6 +187,7 @@ def start_round(  # noqa: PLR0917 - the two sides, whose round it is, and its ru
     table = under_contract(table, rules, before)
     lake.open_table(table.in_lake, incarnation)
     head = lake.stamp(in_lake, incarnation)
+    table = replace(table, lake_columns=lake_columns(table.schema, head.by_id))
     buckets = source.buckets(table)
     check_bucket_counts(table, buckets)
     tiered = tiered_offsets(source, table, head)

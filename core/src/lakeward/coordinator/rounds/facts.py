@@ -9,6 +9,8 @@ from lakeward.coordinator.commits.commit_account import CommitAccount
 from lakeward.coordinator.workers.log_fields import fields_of_round
 from lakeward.errors import UsageError
 from lakeward.model.checkpoints import RoundSnapshot
+from lakeward.model.column_ids import written_columns
+from lakeward.model.partitioning import ExchangeMode
 from lakeward.model.results import sum_timings
 from lakeward.model.tables import in_order
 
@@ -221,6 +223,7 @@ class RoundFacts:
             progress=progress.half_done(),
             layout=context.layout.names,
             lake_path=context.table.lake_path,
+            columns=written_columns(context.table) if context.layout.exchange is ExchangeMode.HASH else (),
         )
 
     def started(self, what: str) -> RoundContext:

@@ -20,6 +20,7 @@ from lakeward.errors import LakeError, LakeTableGoneError, LakewardError, Offset
 from lakeward.hooks.discovery import load
 from lakeward.hooks.plugins import SOURCE_GROUP
 from lakeward.local_files import is_local
+from lakeward.model.column_ids import lake_columns
 from lakeward.model.dead_letters import path_of
 from lakeward.model.patterns import has_wildcards
 from lakeward.model.sizes import AS_TEXT, EXPECTED, parse_size
@@ -153,6 +154,7 @@ def _sides(loaded: Loaded, source: Source, lake: Lake, spec: TableSpec) -> Sides
         return None
     if wrong := went_back(spec.path, record, head, offsets, source.buckets(spec)):
         raise OffsetsWentBackError(wrong)
+    spec = replace(spec, lake_columns=lake_columns(spec.schema, head.by_id))
     plugin: Any = load(SOURCE_GROUP, loaded.settings.source.type)
     path = path_of(spec.in_lake.path)
     letters = lake.head(path)

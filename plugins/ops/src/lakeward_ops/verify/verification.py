@@ -126,7 +126,7 @@ def verify_table(sides: Sides, options: VerifyOptions) -> Verification:
     """
     table = sides.table
     readable = readable_splits(table, sides.source.buckets(table), sides.tiered)
-    batches = sides.lake.read_rows(table.in_lake.path, sides.head.snapshot_id or 0)
+    batches = _called_as_in_source(table, sides.lake.read_rows(table.in_lake.path, sides.head.snapshot_id or 0))
     first = next(batches)
     common = _common_columns(table, first.schema)
     if readable.gone and not options.available and (table.has_primary_key or not common.system):
@@ -158,6 +158,12 @@ def verify_table(sides: Sides, options: VerifyOptions) -> Verification:
         file_differences=differences,
         dead_letters=letters.count,
     )
+
+
+def _called_as_in_source(table: TableSpec, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    names = {name: source for source, name in table.lake_columns.items()}
+    for batch in batches:
+        yield batch.rename_columns([names.get(name, name) for name in batch.schema.names]) if names else batch
 
 
 def _rows(table: TableSpec, common: _Columns, *, partly: bool) -> Rows:

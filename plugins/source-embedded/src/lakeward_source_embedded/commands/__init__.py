@@ -16,6 +16,8 @@ COMMANDS = {
     "describe": Lazy(f"{_ROOM}.describe", "describe", "Show the columns, keys, buckets and properties of a table."),
     "add-column": Lazy(f"{_ROOM}.change", "add_column", "Add a nullable column to a table."),
     "widen-column": Lazy(f"{_ROOM}.change", "widen_column", "Give a column a type that holds more."),
+    "rename-column": Lazy(f"{_ROOM}.change", "rename_column", "Give a column another name."),
+    "drop-column": Lazy(f"{_ROOM}.change", "drop_column", "Drop a column with its values."),
     "set-property": Lazy(f"{_ROOM}.change", "set_property", "Change a property of a table."),
     "drop": Lazy(f"{_ROOM}.change", "drop", "Drop a table with all its rows and snapshots."),
     "snapshot": Lazy(f"{_ROOM}.upkeep", "snapshot", "Take KV snapshots of a primary-key table now."),
@@ -23,12 +25,10 @@ COMMANDS = {
     "set-option": Lazy(f"{_ROOM}.upkeep", "set_option", "Change a setting of the whole store."),
 }
 
-_ADDED_ALONE = (
-    "The store does not support it: columns are only added (`add-column`) and widened (`widen-column`). "
-    "For other changes, create a new table and load it."
+_OF_COLUMNS = (
+    "Columns are added (`add-column`), widened (`widen-column`), renamed (`rename-column`) and dropped "
+    "(`drop-column`). For other changes, create a new table and load it."
 )
-_HINTS = dict.fromkeys(
-    ("rename-column", "drop-column", "alter-column", "change-column", "rename", "alter"), _ADDED_ALONE
-)
+_HINTS = dict.fromkeys(("alter-column", "change-column", "rename", "alter"), _OF_COLUMNS)
 
 embedded = command_group("embedded", "Make, fill and look after a built-in store.", COMMANDS, hints=_HINTS)

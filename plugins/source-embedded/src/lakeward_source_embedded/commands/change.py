@@ -1,4 +1,4 @@
-"""`lakeward embedded add-column`, `widen-column`, `set-property` and `drop`."""
+"""`lakeward embedded add-column`, `widen-column`, `rename-column`, `drop-column`, `set-property` and `drop`."""
 
 from __future__ import annotations
 
@@ -46,6 +46,37 @@ def widen_column(invocation: Invocation, *, table: str, column: str, store: Path
         spec = opened.widen_column(path, field.name, field.type)
     document = {"table": str(path), "column": field.name, "schema_id": spec.schema_id}
     invocation.output.show(document, f"Column {field.name} of {path} is {type_text(field.type)} now.")
+
+
+@click.command("rename-column")
+@click.argument("table", metavar="DB.TABLE")
+@click.argument("column", metavar="NAME")
+@click.argument("new", metavar="NEW")
+@with_store_option
+@with_common_options
+@pass_invocation
+def rename_column(invocation: Invocation, *, table: str, column: str, new: str, store: Path | None) -> None:
+    """Give a column of DB.TABLE, which is in no key, another name. It is renamed in the lake without a restart."""
+    path = TablePath.parse(table)
+    with open_store(invocation, store) as opened:
+        spec = opened.rename_column(path, column, new)
+    document = {"table": str(path), "column": new, "schema_id": spec.schema_id}
+    invocation.output.show(document, f"Column {column} of {path} is called {new} now.")
+
+
+@click.command("drop-column")
+@click.argument("table", metavar="DB.TABLE")
+@click.argument("column", metavar="NAME")
+@with_store_option
+@with_common_options
+@pass_invocation
+def drop_column(invocation: Invocation, *, table: str, column: str, store: Path | None) -> None:
+    """Drop a column of DB.TABLE, which is in no key, with its values. In the lake it stays, and is null in new rows."""
+    path = TablePath.parse(table)
+    with open_store(invocation, store) as opened:
+        spec = opened.drop_column(path, column)
+    document = {"table": str(path), "column": column, "schema_id": spec.schema_id}
+    invocation.output.show(document, f"{path} has no column {column} any more.")
 
 
 def _one_column(text: str) -> pa.Field:

@@ -12,6 +12,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from lakeward.errors import NewerSourceError, SchemaMismatchError
+from lakeward.model.column_ids import with_column_id
 from lakeward_source_fluss.formats.types import FlussField, number, parse_type, text_or_none
 
 _MAX_COLUMNS = 1 << 15
@@ -22,7 +23,10 @@ _WHERE = "Fluss schema"
 
 @dataclass(frozen=True)
 class FlussSchema:
-    """The columns of a table under one schema id, in order, and its primary key (empty for a log table)."""
+    """The columns of a table under one schema id, in order, and its primary key (empty for a log table).
+
+    Columns have their ids as numbers that stay when they are renamed (`lakeward.model.column_ids`).
+    """
 
     columns: tuple[FlussField, ...]
     primary_key: tuple[str, ...] = ()
@@ -34,7 +38,7 @@ class FlussSchema:
     # Each batch of a log asks for both, and small batches are mostly such work.
     @cached_property
     def _arrow(self) -> pa.Schema:
-        return pa.schema([column.to_arrow() for column in self.columns])
+        return pa.schema([with_column_id(column.to_arrow(), column.field_id) for column in self.columns])
 
     @cached_property
     def _logged(self) -> pa.Schema:
