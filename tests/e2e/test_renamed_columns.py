@@ -9,7 +9,7 @@ import pytest
 
 from lakeward.model.settings import TableSettings
 from lakeward.model.tables import TablePath
-from lakeward_e2e.lakes import LAKES, AnyTables
+from lakeward_e2e.lakes import LAKES, AnyTables, IcebergTables, PaimonTables, lake_id
 from lakeward_service_kit.service_world import World
 
 if TYPE_CHECKING:
@@ -160,6 +160,55 @@ def test_a_column_that_somebody_renames_in_the_lake_table_is_written_under_its_n
     assert mirror.tier({"id": 3, "name": "c"}, schema={"columns": "freeze"}) == ""
     assert mirror.rows() == [{"id": 1, "label": "a"}, {"id": 2, "label": "b"}, {"id": 3, "label": "c"}]
     assert mirror.verify(capsys)
+
+
+@pytest.mark.parametrize("kind", LAKES, ids=lake_id)
+@pytest.mark.parametrize("exchange", ["none", "hash"])
+def test_rows_of_a_partitioned_table_go_to_columns_that_either_side_has_renamed(
+    tmp_path: Path, lakeward: Lakeward, capsys: pytest.CaptureFixture[str], kind: type[AnyTables], exchange: str
+) -> None:
+    mirror = Mirror(tmp_path, kind(tmp_path), lakeward, key=True)
+    rules: dict[str, Any] = {"lake_partition": ("bucket(2, id)",), "exchange": exchange}
+    mirror.store.add_column(PATH, pa.field("note", pa.string()))
+    assert mirror.tier({"id": 1, "name": "a", "note": "x"}, **rules) == ""
+    mirror.store.rename_column(PATH, "name", "label")
+    mirror.kind.rename(PATH, "note", "remark")
+    assert mirror.tier({"id": 2, "label": "b", "note": "y"}, **rules) == ""
+    assert mirror.tier({"id": 1, "label": "c", "note": "z"}, **rules) == ""
+    found = [(row["id"], row["label"], row["remark"]) for row in mirror.rows()]
+    assert found == [(1, "c", "z"), (2, "b", "y")]
+    assert mirror.verify(capsys)
+    mirror.store.close()
+
+
+def test_a_column_to_partition_by_may_be_renamed_in_an_iceberg_table(
+    tmp_path: Path, lakeward: Lakeward, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mirror = Mirror(tmp_path, IcebergTables(tmp_path), lakeward, key=False)
+    assert mirror.tier({"id": 1, "name": "a"}, lake_partition=("truncate(1, name)",)) == ""
+    mirror.store.rename_column(PATH, "name", "label")
+    why = mirror.tier({"id": 2, "label": "b"}, lake_partition=("truncate(1, name)",))
+    assert 'tables."t.orders".lake_partition' in why
+    assert mirror.tier({"id": 3, "label": "c"}, lake_partition=("truncate(1, label)",)) == ""
+    mirror.kind.rename(PATH, "label", "title")
+    assert mirror.tier({"id": 4, "label": "d"}, lake_partition=("truncate(1, label)",)) == ""
+    assert [row["title"] for row in mirror.rows()] == ["a", "b", "c", "d"]
+    assert mirror.verify(capsys)
+    mirror.store.close()
+
+
+def test_a_column_to_partition_by_that_the_source_renames_is_refused_in_a_paimon_table(
+    tmp_path: Path, lakeward: Lakeward
+) -> None:
+    mirror = Mirror(tmp_path, PaimonTables(tmp_path), lakeward, key=False)
+    assert mirror.tier({"id": 1, "name": "a"}, lake_partition=("truncate(1, name)",)) == ""
+    mirror.store.rename_column(PATH, "name", "label")
+    why = mirror.tier({"id": 2, "label": "b"}, lake_partition=("truncate(1, label)",))
+    assert "found 'name', which the source has renamed, in a key or a partitioning, where Paimon keeps names" in why
+    mirror.store.rename_column(PATH, "label", "name")
+    assert mirror.tier({"id": 3, "name": "c"}, lake_partition=("truncate(1, name)",)) == ""
+    assert [row["name"] for row in mirror.rows()] == ["a", "b", "c"]
+    mirror.store.close()
 
 
 def test_a_column_that_both_rename_keeps_the_name_of_the_lake_table(

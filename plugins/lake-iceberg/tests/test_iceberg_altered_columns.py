@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 RENAMED = (
     r"^shop\.orders: the lake table does not fit: expected column 'name', found field 2 renamed to 'label' by somebody "
     r"else\. Rename 'label' back to 'name' \(in Spark: ALTER TABLE shop\.orders RENAME COLUMN `label` TO `name`\), or "
-    r"add a nullable column 'name' of type string for the new rows \(in Spark: ALTER TABLE shop\.orders ADD COLUMN `name` "
-    r"string\); those of before then stay in 'label'$"
+    r"add a nullable column 'name' of type string for the new rows \(in Spark: ALTER TABLE shop\.orders ADD COLUMN "
+    r"`name` string\); those of before then stay in 'label'$"
 )
 DROPPED = (
     r"^shop\.orders: the lake table does not fit: expected column 'name', found field 2 dropped by somebody else\. "

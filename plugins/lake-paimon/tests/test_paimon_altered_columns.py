@@ -38,12 +38,14 @@ if TYPE_CHECKING:
 
 RENAMED = (
     r"^shop\.orders: the lake table does not fit: expected column 'name', found field 1 renamed to 'label' by somebody "
-    r"else\. Rename 'label' back to 'name', or add a nullable column 'name' of type STRING for the new rows; those of "
-    r"before then stay in 'label'$"
+    r"else\. Rename 'label' back to 'name' \(in Spark: ALTER TABLE shop\.orders RENAME COLUMN `label` TO `name`\), or "
+    r"add a nullable column 'name' of type STRING for the new rows \(in Spark: ALTER TABLE shop\.orders ADD COLUMN "
+    r"`name` STRING\); those of before then stay in 'label'$"
 )
 DROPPED = (
     r"^shop\.orders: the lake table does not fit: expected column 'name', found field 1 dropped by somebody else\. "
-    r"Add a nullable column 'name' of type STRING for the new rows$"
+    r"Add a nullable column 'name' of type STRING for the new rows \(in Spark: ALTER TABLE shop\.orders ADD COLUMN "
+    r"`name` STRING\)$"
 )
 
 

@@ -12,13 +12,14 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from lakeward.errors import SchemaMismatchError
+from lakeward.errors import CommitConflictError, SchemaMismatchError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import pyarrow as pa
 
+    from lakeward.model.results import LakeHead
     from lakeward.model.tables import TableSpec
 
 COLUMN_ID = b"column_id"
@@ -83,6 +84,17 @@ def lake_columns(schema: pa.Schema, by_id: Mapping[int, LakeColumn]) -> dict[str
     ids = {field.name: column_id(field) for field in schema}
     known = {name: by_id[number].name for name, number in ids.items() if number is not None and number in by_id}
     return {name: lake_name for name, lake_name in known.items() if lake_name != name}
+
+
+def check_names_stayed(table: TableSpec, head: LakeHead, by_id: Mapping[int, LakeColumn]) -> None:
+    """Check that the lake table's columns are called as they were when a round began with `head`.
+
+    Raises:
+        CommitConflictError: somebody has renamed one since; the next round goes by the new name.
+    """
+    if by_id != head.by_id:
+        message = f"{table.path}: columns of the lake table were renamed after the round had begun"
+        raise CommitConflictError(message)
 
 
 def written_columns(table: TableSpec) -> tuple[str, ...]:

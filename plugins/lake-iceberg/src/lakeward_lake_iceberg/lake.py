@@ -17,12 +17,13 @@ from lakeward.errors import (
     StorageError,
     TableGoneError,
 )
+from lakeward.model.column_ids import check_names_stayed, columns_by_id
 from lakeward.model.results import CommitIds, CommitOutcome
 from lakeward.model.upkeep import UpkeepOutcome
 from lakeward_lake_iceberg import expire, files, pins, tables
 from lakeward_lake_iceberg.catalog import CatalogClient, Fate, Sent
 from lakeward_lake_iceberg.check import check_lake, compare_catalogs
-from lakeward_lake_iceberg.columns import check_columns
+from lakeward_lake_iceberg.columns import check_columns, field_names, known_columns
 from lakeward_lake_iceberg.commit import FORMAT_VERSION, Prepared, SnapshotBuilder, check_format
 from lakeward_lake_iceberg.compaction import Live, count_files
 from lakeward_lake_iceberg.compression import check_level
@@ -134,6 +135,7 @@ class IcebergLake:
         """See `lakeward.ports.Lake.writer_task`."""
         loaded = self._load_own(table.path, table.table_id)
         # Writers match columns by name: values of one that was renamed since `open_table` would be in no file.
+        check_names_stayed(table, head, columns_by_id(known_columns(loaded), field_names(loaded)))
         wanted = lake_schema(table, system_columns=has_system_columns(loaded))
         check_columns(loaded, table, wanted, may_add=False)
         prefix = _round_prefix(loaded, round_id)

@@ -13,11 +13,11 @@ from lakeward_lake_paimon.table import owner_path, read_owner
 from lakeward_lake_paimon.table_schema import schema_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from lakeward.model.tables import TablePath
     from lakeward.ports import CheckResult, ServerLake
-    from lakeward_lake_paimon.kinds import Field
+    from lakeward_lake_paimon.columns import Alteration
     from lakeward_lake_paimon.storage import Storage
     from lakeward_lake_paimon.table import Table
     from lakeward_lake_paimon.table_schema import TableSchema
@@ -49,8 +49,8 @@ class Catalog(Protocol):
         """Give a table another name in its database; return False if it is not there, or the name is taken."""
         ...
 
-    def alter(self, table: Table, changed: TableSchema, added: Sequence[Field], options: Mapping[str, str]) -> None:
-        """Make `changed` the table's schema: it has the columns `added` besides, and these options are other ones.
+    def alter(self, table: Table, changed: TableSchema, change: Alteration) -> None:
+        """Make `changed` the table's schema, which differs from the present one by `change`.
 
         A race that was lost is no error.
         """
@@ -114,8 +114,7 @@ class FolderCatalog:
         self,
         table: Table,
         changed: TableSchema,
-        added: Sequence[Field],  # noqa: ARG002 - as Protocol
-        options: Mapping[str, str],  # noqa: ARG002 - as Protocol
+        change: Alteration,  # noqa: ARG002 - as Protocol
     ) -> None:
         """See Protocol: the next schema file is written."""
         with self.storage.pin(f"{table.location}/schema") as folder:

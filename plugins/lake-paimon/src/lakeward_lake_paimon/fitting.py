@@ -7,6 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING, NoReturn
 
 from lakeward.errors import SchemaMismatchError
+from lakeward.model.column_ids import COLUMNS_PROPERTY, column_id, read_columns
 from lakeward_lake_paimon.kinds import Kind, arrow_type
 from lakeward_lake_paimon.layout import computed_fields, partition_names
 from lakeward_lake_paimon.partitions import check_partition_names
@@ -35,6 +36,12 @@ _WIDENS = {
     "BYTES": {"BINARY", "VARBINARY"},
 }
 """Types of the source whose values fit another type of the lake. A source gives no lengths of text and bytes."""
+
+
+_IN_SPARK = frozenset(
+    {"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "DATE", "STRING"}
+)
+"""Types that Spark calls as Paimon does."""
 
 
 def check_kind(schema: TableSchema, spec: TableSpec) -> None:
@@ -110,15 +117,25 @@ def check_lost(spec: TableSpec, missing: Iterable[Field], schema: TableSchema, e
         SchemaMismatchError: somebody has dropped or renamed one.
     """
     now = {field.id: field.name for field in schema.fields}
+    known = read_columns(schema.options.get(COLUMNS_PROPERTY), str(spec.path))
+    sources = {one.name: known.get(number) for one in spec.schema if (number := column_id(one)) is not None}
     for column in missing:
-        ids = [field.id for one in earlier for field in one.fields if field.name == column.name]
+        # Not those that are other columns of the source by now, which has renamed them.
+        taken = {one.field_id for name, one in sources.items() if one is not None and name != column.name}
+        named = [field.id for one in earlier for field in one.fields if field.name == column.name]
+        ids = [number for number in named if number not in taken]
         if not ids:
             continue
-        kind = f"add a nullable column {column.name!r} of type {replace(column.kind, nullable=True)} for the new rows"
+        kind = replace(column.kind, nullable=True)
+        add = f"ALTER TABLE {spec.path} ADD COLUMN `{column.name}` {kind}"
+        said = f" (in Spark: {add})" if kind.root in _IN_SPARK else ""
+        added = f"add a nullable column {column.name!r} of type {kind} for the new rows{said}"
         expected = f"column {column.name!r}"
         if (other := now.get(ids[-1])) is None:
-            refuse(spec, expected, f"field {ids[-1]} dropped by somebody else. A{kind[1:]}")
-        back = f"Rename {other!r} back to {column.name!r}, or {kind}; those of before then stay in {other!r}"
+            refuse(spec, expected, f"field {ids[-1]} dropped by somebody else. A{added[1:]}")
+        undo = f"ALTER TABLE {spec.path} RENAME COLUMN `{other}` TO `{column.name}`"
+        back = f"Rename {other!r} back to {column.name!r} (in Spark: {undo})"
+        back = f"{back}, or {added}; those of before then stay in {other!r}"
         refuse(spec, expected, f"field {ids[-1]} renamed to {other!r} by somebody else. {back}")
 
 
@@ -174,7 +191,9 @@ def _check_columns(spec: TableSpec, schema: TableSchema) -> None:
             refuse(spec, f"column {column.name!r}, which is nullable", "one that is not")
     for extra in by_name.values():
         if extra.name not in SYSTEM_COLUMNS and not extra.kind.nullable:
-            refuse(spec, "no further column that is not nullable", f"column {extra.name!r}")
+            undo = f"ALTER TABLE {spec.path} ALTER COLUMN `{extra.name}` DROP NOT NULL"
+            there = f"column {extra.name!r}. Make it nullable (in Spark: {undo}), then `lakeward tables resume`"
+            refuse(spec, "no further column that is not nullable", there)
 
 
 def _holds(wanted: Kind, found: Kind) -> bool:

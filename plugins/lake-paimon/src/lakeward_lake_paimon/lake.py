@@ -18,9 +18,11 @@ from lakeward.errors import (
     StorageError,
     TableGoneError,
 )
+from lakeward.model.column_ids import check_names_stayed, columns_by_id
 from lakeward.model.results import CommitIds, CommitOutcome
 from lakeward.model.upkeep import UpkeepOutcome
 from lakeward_lake_paimon import files, fitting
+from lakeward_lake_paimon.columns import field_names, known_columns
 from lakeward_lake_paimon.commit import SnapshotBuilder, next_sequence, rewrite_change, round_change, stamp_change
 from lakeward_lake_paimon.expire import expire
 from lakeward_lake_paimon.file_checks import wrong_in_files
@@ -140,6 +142,8 @@ class PaimonLake:
         """See `lakeward.ports.Lake.writer_task`."""
         found = self._load_own(table.path, table.table_id)
         # Writers match columns by name: values of one that was renamed since `open_table` would be in no file.
+        names = columns_by_id(known_columns(found.schema, str(table.path)), field_names(found.schema))
+        check_names_stayed(table, head, names)
         fitting.check_fits(table, found.schema)
         if missing := missing_fields(found.schema, table):
             fitting.refuse(table, f"column {missing[0].name!r}", "none: it went away after the round had begun")

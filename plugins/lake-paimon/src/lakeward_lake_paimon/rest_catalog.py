@@ -14,11 +14,11 @@ from lakeward_lake_paimon.rest_storage import RestStorage
 from lakeward_lake_paimon.table import owner_path, read_owner
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from lakeward.model.tables import TablePath
     from lakeward.ports import ServerLake
-    from lakeward_lake_paimon.kinds import Field
+    from lakeward_lake_paimon.columns import Alteration
     from lakeward_lake_paimon.rest_client import Answer
     from lakeward_lake_paimon.storage import Storage
     from lakeward_lake_paimon.table import Table
@@ -78,14 +78,19 @@ class RestCatalog:
         body = {"source": _identifier(path), "destination": _identifier(replace(path, table=name))}
         return self._post("tables/rename", body, f"the new name {name} for table {path}", missing=TABLE).is_good
 
-    def alter(self, table: Table, changed: TableSchema, added: Sequence[Field], options: Mapping[str, str]) -> None:
-        """See Protocol: the catalog numbers the columns as it likes."""
+    def alter(self, table: Table, changed: TableSchema, change: Alteration) -> None:
+        """See Protocol: the catalog numbers new columns as it likes."""
         if self.find(table.path) != table.location or read_owner(self.storage, table.location) != table.owner:
             return
         changes: list[dict[str, object]] = [
-            {"action": "setOption", "key": key, "value": value} for key, value in options.items()
+            {"action": "setOption", "key": key, "value": value} for key, value in change.options.items()
         ]
-        for field in added:
+        changes += [
+            {"action": "updateColumnNullability", "fieldNames": [name], "newNullability": True}
+            for name in change.relaxed
+        ]
+        changes += _renames(change.renamed)
+        for field in change.added:
             move = {"fieldName": field.name, "referenceFieldName": BUCKET_COLUMN, "type": "BEFORE"}
             changes.append(
                 {
@@ -145,6 +150,15 @@ class RestCatalog:
         if not answer.is_conflict and (not missing or answer.missing != missing):
             self._client.require(answer, what)
         return answer
+
+
+def _renames(renamed: Mapping[str, str]) -> list[dict[str, object]]:
+    """Return changes that are made one after the other: names that columns give to each other are free in between."""
+    between = (
+        {old: f"__{number}_{old}" for number, old in enumerate(renamed)} if set(renamed) & {*renamed.values()} else {}
+    )
+    steps = [*between.items(), *((between.get(old, old), new) for old, new in renamed.items())]
+    return [{"action": "renameColumn", "fieldNames": [old], "newName": new} for old, new in steps]
 
 
 def _identifier(path: TablePath) -> dict[str, str]:

@@ -26,9 +26,11 @@ from lakeward.errors import (
     RolledBackError,
     TableGoneError,
 )
+from lakeward.model.column_ids import columns_by_id
 from lakeward.model.identity import Incarnation
 from lakeward.model.lake_offsets import OFFSETS_FILE
 from lakeward.model.results import LakeHead
+from lakeward_lake_paimon.columns import field_names, known_columns
 from lakeward_lake_paimon.manifests import Manifests
 from lakeward_lake_paimon.offsets import carries_offsets, incarnation_of, offset_commit, round_of
 from lakeward_lake_paimon.snapshots import (
@@ -241,6 +243,7 @@ class Table:
             own=commit if commit is None or commit.incarnation is not None else self._own_commit(),
             files=sum(one.added - one.deleted for one in manifests),
             columns=self.schema.names,
+            by_id=columns_by_id(known_columns(self.schema, str(self.path)), field_names(self.schema)),
         )
 
     def _own_commit(self) -> OffsetCommit | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import secrets
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from lakeward.errors import CommitConflictError, FencedError, LakeError, TableGoneError
+from lakeward_lake_paimon.columns import Alteration, altered, column_plan, next_columns
 from lakeward_lake_paimon.fitting import check_fits, check_kind, check_lost, check_place, missing_fields
 from lakeward_lake_paimon.table import Owner, Table, owner_path, read_owner
 from lakeward_lake_paimon.table_schema import SYSTEM_COLUMNS, configured_options, new_schema, read_schema
@@ -125,6 +126,13 @@ class Warehouse:
     def _fit(self, table: Table, spec: TableSpec, incarnation: Incarnation) -> bool:
         """Make the lake table fit; return whether nothing had to be changed."""
         check_kind(table.schema, spec)
+        plan = column_plan(spec, table.schema)
+        if plan is not None:
+            change = next_columns(spec, table.schema, plan)
+            if change is not None:
+                self.catalog.alter(table, self._next_schema(altered(table.schema, change)), change)
+                return False
+            spec = spec.with_names(plan.names)
         check_fits(spec, table.schema)
         added = missing_fields(table.schema, spec)
         if added:
@@ -133,7 +141,8 @@ class Warehouse:
             self._add(table, added)
             return False
         if wanted := self._other_options(table, spec):
-            self.catalog.alter(table, self._next_schema(table, options={**table.schema.options, **wanted}), (), wanted)
+            change = Alteration(options=wanted)
+            self.catalog.alter(table, self._next_schema(altered(table.schema, change)), change)
             return False
         if table.owner is None:
             # Another service, or Fluss's coordinator, has made it.
@@ -150,10 +159,11 @@ class Warehouse:
         own = [field for field in schema.fields if field.name not in SYSTEM_COLUMNS]
         system = [field for field in schema.fields if field.name in SYSTEM_COLUMNS]
         fields = (*own, *numbered, *system)
-        self.catalog.alter(table, self._next_schema(table, fields=fields, highest_field_id=next(ids) - 1), numbered, {})
+        changed = replace(schema, fields=fields, highest_field_id=next(ids) - 1)
+        self.catalog.alter(table, self._next_schema(changed), Alteration(numbered))
 
-    def _next_schema(self, table: Table, **changes: Any) -> TableSchema:  # noqa: ANN401 - any of its fields
-        return replace(table.schema, id=table.schema.id + 1, time_ms=self._wall_ms(), **changes)
+    def _next_schema(self, changed: TableSchema) -> TableSchema:
+        return replace(changed, id=changed.id + 1, time_ms=self._wall_ms())
 
     @staticmethod
     def _other_options(table: Table, spec: TableSpec) -> dict[str, str]:

@@ -271,8 +271,17 @@ class RestCatalogServer:
             if change["action"] == "setOption":
                 options[change["key"]] = change["value"]
                 continue
-            assert change["action"] == "addColumn", change
             (name,) = change["fieldNames"]
+            if change["action"] == "renameColumn":
+                if any(one["name"] == change["newName"] for one in fields):
+                    return 409, {"message": f"column {change['newName']} is there", "code": 409}
+                fields = [one | {"name": change["newName"]} if one["name"] == name else one for one in fields]
+                continue
+            if change["action"] == "updateColumnNullability":
+                plain = {one["name"]: str(one["type"]).removesuffix(" NOT NULL") for one in fields}
+                fields = [one | {"type": plain[name]} if one["name"] == name else one for one in fields]
+                continue
+            assert change["action"] == "addColumn", change
             if any(one["name"] == name for one in fields):
                 return 409, {"message": f"column {name} is there", "code": 409}
             highest += 1
