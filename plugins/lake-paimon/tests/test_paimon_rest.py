@@ -6,9 +6,11 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from lakeward.errors import ConfigError, FencedError, LakeAwayError, LakeError, OutcomeUnknownError
+from lakeward.model.column_ids import with_column_id
 from lakeward.model.results import CommitOutcome
 from lakeward.ports import CheckedLake, ComparedLake, ServerLake
 from lakeward_lake_paimon.options import PaimonOptions
@@ -34,8 +36,6 @@ from lakeward_testing.lake_tables import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-
-    import pyarrow as pa
 
     from lakeward.model.tables import TablePath, TableSpec
     from lakeward.ports import Lake
@@ -405,3 +405,29 @@ def test_an_option_that_is_configured_is_set_by_the_catalog(world: World, catalo
         assert world.lake.commit(begun.request()) is CommitOutcome.LANDED
     newest = catalog.folder(PATH.database, PATH.table) / "schema" / "schema-1"
     assert json.loads(newest.read_bytes())["options"]["read.batch-size"] == "7"
+
+
+def test_names_that_two_columns_give_to_each_other_are_changed_by_the_catalog(
+    world: World, catalog: RestCatalogServer
+) -> None:
+    tables = [
+        log_table(pa.schema([with_column_id(pa.field(name, pa.int64()), number) for number, name in enumerate(names)]))
+        for names in (("id", "name"), ("name", "id"))
+    ]
+    for table in tables:
+        world.lake.open_table(table, incarnation())
+    head = head_of(world.lake)
+    assert head.columns is not None
+    assert head.columns[:2] == ("name", "id")
+    assert {number: one.name for number, one in head.by_id.items()} == {0: "name", 1: "id"}
+
+
+def test_a_column_that_the_source_drops_is_made_nullable_by_the_catalog(
+    world: World, catalog: RestCatalogServer
+) -> None:
+    fields = [with_column_id(pa.field(name, pa.int64(), nullable=False), at) for at, name in enumerate(("id", "n"))]
+    for columns in (fields, fields[:1]):
+        world.lake.open_table(log_table(pa.schema(columns)), incarnation())
+    newest = max((catalog.folder(PATH.database, PATH.table) / "schema").iterdir())
+    kinds = {one["name"]: one["type"] for one in json.loads(newest.read_bytes())["fields"]}
+    assert (kinds["id"], kinds["n"]) == ("BIGINT NOT NULL", "BIGINT")

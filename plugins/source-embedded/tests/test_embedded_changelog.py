@@ -239,6 +239,84 @@ def test_a_type_that_does_not_hold_more_is_refused(
     assert store.table(PATH) == before
 
 
+def rows_of(store: EmbeddedStore, spec: TableSpec) -> list[dict[str, object]]:
+    """Return all rows of the log as a round that knows this table reads them, without system columns."""
+    (state,) = store.buckets(PATH)
+    reader = EmbeddedReader(store.root, spec)
+    batches = [one.records for one in reader.read_log(LogSplit("s", state.bucket, (), 0, state.end))]
+    reader.close()
+    return [{name: row[name] for name in spec.schema.names} for batch in batches for row in batch.to_pylist()]
+
+
+def changed_table(store: EmbeddedStore, key: tuple[str, ...] = ()) -> pa.Schema:
+    """Make a table with a row."""
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.string())])
+    store.create_table(PATH, schema, primary_key=key, buckets=1)
+    store.load(PATH, pa.table({"id": [1], "v": ["a"]}, schema=schema))
+    return schema
+
+
+def test_rows_written_before_a_column_was_renamed_are_read_under_its_new_name(store: EmbeddedStore) -> None:
+    changed_table(store)
+    spec = store.rename_column(PATH, "v", "w")
+    store.load(PATH, pa.Table.from_pylist([{"id": 2, "w": "b"}], schema=spec.schema))
+    assert rows_of(store, spec) == [{"id": 1, "w": "a"}, {"id": 2, "w": "b"}]
+
+
+def test_the_current_rows_of_a_key_have_the_values_of_a_renamed_column(store: EmbeddedStore) -> None:
+    changed_table(store, ("id",))
+    spec = store.rename_column(PATH, "v", "w")
+    store.load(PATH, pa.Table.from_pylist([{"id": 2, "w": "b"}], schema=spec.schema))
+    store.snapshot(PATH)
+    (state,) = store.buckets(PATH)
+    assert state.snapshot is not None
+    split = SnapshotSplit("s", state.bucket, (), state.snapshot.snapshot_id, state.snapshot.log_offset)
+    reader = EmbeddedReader(store.root, spec)
+    found = [(row["id"], row["w"]) for one in reader.read_snapshot(split) for row in one.records.to_pylist()]
+    reader.close()
+    assert sorted(found) == [(1, "a"), (2, "b")]
+
+
+def test_a_round_goes_on_under_the_old_name_of_a_column_that_is_renamed_meanwhile(store: EmbeddedStore) -> None:
+    changed_table(store)
+    planned = store.table(PATH)
+    now = store.rename_column(PATH, "v", "w")
+    store.load(PATH, pa.Table.from_pylist([{"id": 2, "w": "b"}], schema=now.schema))
+    assert rows_of(store, planned) == [{"id": 1, "v": "a"}, {"id": 2, "v": "b"}]
+
+
+def test_a_column_that_comes_back_after_it_was_dropped_has_none_of_its_old_values(store: EmbeddedStore) -> None:
+    changed_table(store)
+    without = store.drop_column(PATH, "v")
+    assert rows_of(store, without) == [{"id": 1}]
+    spec = store.add_column(PATH, pa.field("v", pa.string()))
+    store.load(PATH, pa.Table.from_pylist([{"id": 2, "v": "b"}], schema=spec.schema))
+    assert rows_of(store, spec) == [{"id": 1, "v": None}, {"id": 2, "v": "b"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "new", "said"),
+    [
+        ("id", "number", "expected one that is in no key"),
+        ("v", "id", "column 'id': expected a new name"),
+        ("v", "__offset", "are reserved"),
+        ("w", "x", "column 'w': expected one of id, v"),
+    ],
+)
+def test_a_rename_that_cannot_be_is_refused(store: EmbeddedStore, name: str, new: str, said: str) -> None:
+    changed_table(store, ("id",))
+    before = store.table(PATH)
+    with pytest.raises(UsageError, match=said):
+        store.rename_column(PATH, name, new)
+    assert store.table(PATH) == before
+
+
+def test_the_only_column_is_not_dropped(store: EmbeddedStore) -> None:
+    store.create_table(PATH, pa.schema([pa.field("v", pa.int64())]), buckets=1)
+    with pytest.raises(UsageError, match="found the only one of table"):
+        store.drop_column(PATH, "v")
+
+
 @pytest.mark.parametrize("change", ["add", "widen"])
 def test_rows_that_are_newer_than_the_round_are_left_to_the_next_one(store: EmbeddedStore, change: str) -> None:
     schema = pa.schema([pa.field("id", pa.int32())])

@@ -168,14 +168,20 @@ def test_a_key_column_is_refused_where_it_is_said_to_be_null(lakeward: Lakeward)
     assert lakeward(*create, "id bigint, name string null, more row<id int null>").code == 0
 
 
-@pytest.mark.parametrize("command", ["rename-column", "drop-column", "alter-column"])
+@pytest.mark.parametrize("command", ["alter-column", "rename"])
 def test_a_change_of_columns_that_there_is_not_is_answered_with_what_to_do(lakeward: Lakeward, command: str) -> None:
     said = lakeward("embedded", command, "a.b", "x", "y")
     assert said.code == 2
-    assert (
-        "columns are only added (`add-column`) and widened (`widen-column`). For other changes, create a new"
-        in said.err
-    )
+    assert "renamed (`rename-column`) and dropped (`drop-column`). For other changes, create a new table" in said.err
+
+
+def test_a_column_is_renamed_and_dropped(flights: Lakeward) -> None:
+    assert flights("embedded", "rename-column", "nyc.flights", "name", "carrier").code == 0
+    said = flights("embedded", "describe", "nyc.flights", "-o", "json")
+    assert [column["name"] for column in said.document["columns"]] == ["id", "carrier"]
+    assert flights("embedded", "drop-column", "nyc.flights", "carrier").code == 0
+    said = flights("embedded", "describe", "nyc.flights", "-o", "json")
+    assert [column["name"] for column in said.document["columns"]] == ["id"]
 
 
 def test_an_unknown_property_is_refused_with_the_nearest_one(flights: Lakeward) -> None:

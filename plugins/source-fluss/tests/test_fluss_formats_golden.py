@@ -185,6 +185,6 @@ def test_a_schemas_types_are_those_of_its_log() -> None:
     }
 
 
-def test_a_comment_is_kept() -> None:
+def test_a_comment_and_the_id_of_a_column_are_kept() -> None:
     answer = base64.b64decode(frame("GET_TABLE_SCHEMA", "schema id 2")["response"]["schema_json"])
-    assert parse_schema(answer).to_arrow().field("extra").metadata == {b"comment": b"new"}
+    assert parse_schema(answer).to_arrow().field("extra").metadata == {b"comment": b"new", b"column_id": b"2"}

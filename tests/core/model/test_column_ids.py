@@ -83,8 +83,17 @@ def test_a_column_that_was_dropped_at_the_source_and_comes_back_is_the_same_one(
 
 
 def test_a_name_that_another_column_of_the_lake_table_has_is_refused_with_what_to_do() -> None:
-    with pytest.raises(SchemaMismatchError, match=r"renamed column 'id' to 'name', .* Rename or drop 'name'"):
+    with pytest.raises(
+        SchemaMismatchError, match=r"renamed column 'id' to 'name', .* Rename that one \(in Spark: ALTER TABLE"
+    ):
         plan_columns(table(name=0), KNOWN, {1: "id", 2: "name"})
+
+
+def test_a_new_column_of_the_name_that_somebody_gave_to_another_one_is_refused_with_what_to_do() -> None:
+    with pytest.raises(
+        SchemaMismatchError, match=r"has a column 'label', .* renamed 'name' to that.*`label` TO `name`"
+    ):
+        plan_columns(table(id=0, name=1, label=2), KNOWN, {1: "id", 2: "label"})
 
 
 def test_a_column_without_an_id_is_found_by_its_name_alone() -> None:

@@ -125,7 +125,7 @@ def plan_columns(table: TableSpec, known: Mapping[int, KnownColumn], fields: Map
     read the lake table by the source's.
 
     Raises:
-        SchemaMismatchError: the name that the source has given is that of another column of the lake table.
+        SchemaMismatchError: a name that the source has given is that of another column of the lake table.
     """
     ids = {number: field.name for field in table.schema if (number := column_id(field)) is not None}
 
@@ -145,6 +145,7 @@ def plan_columns(table: TableSpec, known: Mapping[int, KnownColumn], fields: Map
         elif now != name and not table.union_read:
             names[name] = now
     _check_free(table, renames, fields)
+    _check_apart(table, names, {name for number, name in ids.items() if number not in here})
     taken = {one.field_id for one in here.values()}
     by_name = {name: field_id for field_id, name in {**fields, **renames}.items() if field_id not in taken}
     found = {number: by_name[name] for number, name in ids.items() if number not in here and name in by_name}
@@ -162,7 +163,19 @@ def _check_free(table: TableSpec, renames: Mapping[int, str], fields: Mapping[in
         if name in left:
             message = (
                 f"{table.path}: the lake table does not fit: the source has renamed column {fields[field_id]!r} to "
-                f"{name!r}, and the lake table has another column of that name. Rename or drop {name!r} in the lake "
-                f"table, then `lakeward tables resume`"
+                f"{name!r}, and the lake table has another column of that name. Rename that one (in Spark: ALTER TABLE "
+                f"{table.path} RENAME COLUMN `{name}` TO ...) or drop it, then `lakeward tables resume`"
+            )
+            raise SchemaMismatchError(message)
+
+
+def _check_apart(table: TableSpec, names: Mapping[str, str], others: set[str]) -> None:
+    """Check that no new column of the source has a name that somebody else has given to another one in the lake."""
+    for source_name, name in names.items():
+        if name in others:
+            message = (
+                f"{table.path}: the lake table does not fit: the source has a column {name!r}, and in the lake table "
+                f"somebody else has renamed {source_name!r} to that. Rename it once more (in Spark: ALTER TABLE "
+                f"{table.path} RENAME COLUMN `{name}` TO `{source_name}`), then `lakeward tables resume`"
             )
             raise SchemaMismatchError(message)

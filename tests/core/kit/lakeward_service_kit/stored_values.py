@@ -124,7 +124,7 @@ WITH_LEASE = replace(
     coordinator=structs.replace(ROUND, layout=("bucket(3, id)", "name")),
     lease=LeaseCopy("fluss", f"{START}-1", b"\x00lease\xff"),
 )
-NAMED = replace(METADATA, coordinator=structs.replace(ROUND, lake_path=TablePath("lake", "sales")))
+NAMED = replace(METADATA, coordinator=structs.replace(ROUND, lake_path=TablePath("lake", "sales"), columns=("0:id",)))
 STATE = ServiceState(
     START,
     tables=(StoredTable(PATH, 7, 3, 1, 60.0, MS),),
