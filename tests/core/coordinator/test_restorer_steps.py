@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from msgspec import structs
 
+from lakeward.coordinator.checkpoints.choose import why_not_of_layout
 from lakeward.coordinator.checkpoints.contents import CheckpointContents
 from lakeward.coordinator.checkpoints.known import KnownCheckpoints
 from lakeward.coordinator.checkpoints.restorer import Restorer
+from lakeward.model.column_ids import with_column_id
 from lakeward.model.results import LakeHead, OffsetCommit
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
@@ -100,3 +103,22 @@ def test_of_several_checkpoints_the_newest_one_is_gone_on_from_and_an_older_one_
     assert found() == newer
     restorer.known.reject(newer, "its rows are damaged")
     assert found() == older
+
+
+@pytest.mark.parametrize(
+    ("names", "wrong"),
+    [
+        ({"id": 0, "name": 1}, ""),
+        ({"id": 0, "name": 1, "note": 2}, ""),
+        ({"id": 0, "label": 1}, "its rows have columns that are gone, or called otherwise by now: 1:name"),
+        ({"name": 0, "id": 1}, "its rows have columns that are gone, or called otherwise by now: 0:id, 1:name"),
+    ],
+    ids=["as it was", "one more", "renamed", "exchanged"],
+)
+def test_rows_of_an_exchange_are_not_gone_on_with_once_their_columns_have_other_names(
+    names: dict[str, int], wrong: str
+) -> None:
+    was = structs.replace(round_snapshot(reference()), columns=("0:id", "1:name"))
+    columns = [with_column_id(pa.field(name, pa.string()), number) for name, number in names.items()]
+    state = CheckpointContents.of(was, [exchange_snapshot()])
+    assert why_not_of_layout(state, log_table(pa.schema(columns)), exchange=True) == wrong

@@ -11,7 +11,6 @@ import pytest
 from lakeward.errors import SchemaMismatchError
 from lakeward.model.column_ids import (
     KnownColumn,
-    LakeColumn,
     column_id,
     columns_by_id,
     lake_columns,
@@ -21,6 +20,7 @@ from lakeward.model.column_ids import (
     with_column_id,
     written_columns,
 )
+from lakeward.model.results import LakeColumn
 from lakeward_testing.lake_tables import key_table, log_table
 
 if TYPE_CHECKING:

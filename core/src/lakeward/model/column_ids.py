@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from lakeward.errors import CommitConflictError, SchemaMismatchError
+from lakeward.model.results import LakeColumn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,13 +34,6 @@ class KnownColumn(NamedTuple):
 
     field_id: int
     name: str
-
-
-class LakeColumn(NamedTuple):
-    """What a column of the source is called in the lake table now, and was called in the source when it was noted."""
-
-    name: str
-    source_name: str
 
 
 def column_id(field: pa.Field) -> int | None:

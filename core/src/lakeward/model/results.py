@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -14,7 +14,6 @@ from lakeward.model.tables import TableBucket, TablePath
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from lakeward.model.column_ids import LakeColumn
     from lakeward.model.identity import Incarnation, RoundId
 
 
@@ -81,6 +80,13 @@ class OffsetCommit:
     timestamp_ms: int
     complete_ms: int | None = None
     """As of its `CommitRequest`."""
+
+
+class LakeColumn(NamedTuple):
+    """What a column of the source is called in the lake table now, and was called in the source when it was noted."""
+
+    name: str
+    source_name: str
 
 
 @dataclass(frozen=True, slots=True)
