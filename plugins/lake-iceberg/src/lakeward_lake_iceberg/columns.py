@@ -106,11 +106,10 @@ def _added(spec: TableSpec, wanted: NestedField) -> str:
 def _earlier_ids(table: Table, spec: TableSpec, name: str) -> list[int]:
     """Return the ids of the fields that had this name in earlier schemas, the latest first.
 
-    Those that are other columns of the source by now, which has renamed them, are left out.
+    Those that are other columns of the source, which has renamed or dropped them, are left out.
     """
-    others = {field.name: column_id(field) for field in spec.schema if field.name != name}
-    known = known_columns(table)
-    taken = {known[number].field_id for number in others.values() if number is not None and number in known}
+    own = next((column_id(field) for field in spec.schema if field.name == name), None)
+    taken = {one.field_id for number, one in known_columns(table).items() if own is not None and number != own}
     schemas = sorted(table.metadata.schemas, key=lambda schema: schema.schema_id, reverse=True)
     found = [field.field_id for schema in schemas for field in schema.fields if field.name == name]
     return [one for one in dict.fromkeys(found) if one not in taken]

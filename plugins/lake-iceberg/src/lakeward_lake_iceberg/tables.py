@@ -340,12 +340,23 @@ class _Changes:
             return
         if not _same(wanted.field_type, found.field_type) and not _widens(wanted.field_type, found.field_type):
             spec = self._spec
-            if not _widens(found.field_type, wanted.field_type) or not (spec.may_widen or spec.keeps_types):
+            if not _widens(found.field_type, wanted.field_type):
+                self._refuse(
+                    f"column {wanted.name!r}: type {wanted.field_type}", f"{found.field_type}{self._undo(found)}"
+                )
+            if not (spec.may_widen or spec.keeps_types):
                 self._refuse(f"column {wanted.name!r}: type {wanted.field_type}", str(found.field_type))
             if spec.may_widen:
                 self._widened.append(wanted)
         if found.required and wanted.optional:
             self._relaxed.append(wanted)
+
+    def _undo(self, found: NestedField) -> str:
+        """Return what makes place for a column of the source's type, "" where the column has to be there."""
+        if found.required:
+            return ""
+        rename = f"ALTER TABLE {self._path} RENAME COLUMN `{found.name}` TO `{found.name}_before`"
+        return f". Rename or drop that one (in Spark: {rename}), then `lakeward tables resume`"
 
     def _miss(self, wanted: NestedField) -> None:
         if wanted.required:

@@ -118,10 +118,11 @@ def check_lost(spec: TableSpec, missing: Iterable[Field], schema: TableSchema, e
     """
     now = {field.id: field.name for field in schema.fields}
     known = read_columns(schema.options.get(COLUMNS_PROPERTY), str(spec.path))
-    sources = {one.name: known.get(number) for one in spec.schema if (number := column_id(one)) is not None}
+    numbers = {one.name: column_id(one) for one in spec.schema}
     for column in missing:
-        # Not those that are other columns of the source by now, which has renamed them.
-        taken = {one.field_id for name, one in sources.items() if one is not None and name != column.name}
+        # Not those that are other columns of the source, which has renamed or dropped them.
+        own = numbers.get(column.name)
+        taken = {one.field_id for number, one in known.items() if own is not None and number != own}
         named = [field.id for one in earlier for field in one.fields if field.name == column.name]
         ids = [number for number in named if number not in taken]
         if not ids:
@@ -186,9 +187,18 @@ def _check_columns(spec: TableSpec, schema: TableSchema) -> None:
         if found is None:
             continue
         if not _holds(wanted.kind, found.kind) and not (spec.keeps_types and _holds(found.kind, wanted.kind)):
-            refuse(spec, f"column {column.name!r}: type {wanted.kind}", str(found.kind))
+            rename = f"ALTER TABLE {spec.path} RENAME COLUMN `{found.name}` TO `{found.name}_before`"
+            undo = f". Rename or drop that one (in Spark: {rename}), then `lakeward tables resume`"
+            refuse(
+                spec,
+                f"column {column.name!r}: type {wanted.kind}",
+                f"{found.kind}{undo if found.kind.nullable else ''}",
+            )
         if not found.kind.nullable and wanted.kind.nullable:
-            refuse(spec, f"column {column.name!r}, which is nullable", "one that is not")
+            undo = f"ALTER TABLE {spec.path} ALTER COLUMN `{found.name}` DROP NOT NULL"
+            refuse(
+                spec, f"column {column.name!r}, which is nullable", f"one that is not. Make it so (in Spark: {undo})"
+            )
     for extra in by_name.values():
         if extra.name not in SYSTEM_COLUMNS and not extra.kind.nullable:
             undo = f"ALTER TABLE {spec.path} ALTER COLUMN `{extra.name}` DROP NOT NULL"

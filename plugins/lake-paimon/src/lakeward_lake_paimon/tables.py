@@ -127,13 +127,15 @@ class Warehouse:
         """Make the lake table fit; return whether nothing had to be changed."""
         check_kind(table.schema, spec)
         plan = column_plan(spec, table.schema)
+        change = None
         if plan is not None:
             change = next_columns(spec, table.schema, plan)
-            if change is not None:
-                self.catalog.alter(table, self._next_schema(altered(table.schema, change)), change)
-                return False
             spec = spec.with_names(plan.names)
-        check_fits(spec, table.schema)
+        # Nothing is changed, or noted, of a table that will not fit then.
+        check_fits(spec, table.schema if change is None else altered(table.schema, change))
+        if change is not None:
+            self.catalog.alter(table, self._next_schema(altered(table.schema, change)), change)
+            return False
         added = missing_fields(table.schema, spec)
         if added:
             earlier = [read_schema(self.storage, table.location, number) for number in range(table.schema.id)]
