@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from lakeward.errors import SchemaMismatchError
+from lakeward.errors import CommitConflictError, SchemaMismatchError
 from lakeward.model.column_ids import (
     KnownColumn,
+    check_names_stayed,
     column_id,
     columns_by_id,
     lake_columns,
@@ -20,7 +21,7 @@ from lakeward.model.column_ids import (
     with_column_id,
     written_columns,
 )
-from lakeward.model.results import LakeColumn
+from lakeward.model.results import LakeColumn, LakeHead
 from lakeward_testing.lake_tables import key_table, log_table
 
 if TYPE_CHECKING:
@@ -129,3 +130,11 @@ def test_keys_and_partitions_have_the_lakes_names_too() -> None:
     spec = replace(key_table(), lake_columns={"id": "number"})
     assert (spec.in_lake.primary_key, spec.in_lake.schema.names[0]) == (("number",), "number")
     assert spec.primary_key == ("id",)
+
+
+def test_a_column_that_is_renamed_after_a_round_has_begun_is_left_to_the_next_one() -> None:
+    spec, by_id = table(id=0, name=1), columns_by_id(KNOWN, {1: "id", 2: "name"})
+    head = LakeHead(spec.path, spec.table_id, "w", None, None, None, by_id=by_id)
+    check_names_stayed(spec, head, dict(by_id))
+    with pytest.raises(CommitConflictError, match="columns of the lake table were renamed after the round had begun"):
+        check_names_stayed(spec, head, columns_by_id(KNOWN, {1: "id", 2: "label"}))
