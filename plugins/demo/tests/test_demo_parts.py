@@ -95,7 +95,7 @@ def test_a_directory_is_made_with_a_configuration(tmp_path: Path) -> None:
 def test_a_configuration_names_the_lake(tmp_path: Path, lake: str) -> None:
     with fresh_place(tmp_path / "demo", lake) as place:
         section = read_document(place.config)["lake"]
-    upkeep = {"compaction_files": 2, "compaction_quiet_s": 0} if lake == "iceberg" else {}
+    upkeep = {"expire_every": 1, "compaction_files": 2, "compaction_quiet_s": 0} if lake == "iceberg" else {}
     assert section == {"type": lake, "warehouse": "warehouse"} | upkeep
 
 

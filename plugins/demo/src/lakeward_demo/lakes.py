@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 ICEBERG, PAIMON = "iceberg", "paimon"
 """The lakes that there are, as `lake.type` names them."""
-UPKEEP = {ICEBERG: "compaction_files = 2       # so few, and at once, so that it can be seen\ncompaction_quiet_s = 0\n"}
+_MERGES = """\
+expire_every = 1           # so often, and of so few files, so that it can be seen
+compaction_files = 2
+compaction_quiet_s = 0
+"""
+UPKEEP = {ICEBERG: _MERGES}
 """Keys of `[lake]` with which a demo has something to merge, however short it is."""
 
 

@@ -30,7 +30,7 @@ name = "{service}"
 [source]
 {source_keys}
 [lake]
-type = "iceberg-faulty"
+type = "{lake_type}"
 warehouse = "{root}/warehouse"
 commit_timeout_s = {commit_timeout_s}
 {lake_keys}
@@ -58,6 +58,7 @@ embedded-faulty = lakeward_faulty.source:FaultySourcePlugin
 fluss-faulty = lakeward_faulty.fluss:FaultyFlussPlugin
 [lakeward.lake]
 iceberg-faulty = lakeward_faulty.lake:FaultyLakePlugin
+iceberg-upkept = lakeward_faulty.lake:UpkeptLakePlugin
 paimon-faulty = lakeward_faulty.paimon:FaultyPaimonPlugin
 [lakeward.lease]
 faulty = lakeward_faulty.lease:FaultyLeases
@@ -90,8 +91,8 @@ class World:
             service: the service's name.
             **sections: `service_keys`, `lake_keys`, `lease_keys`, `checkpoint_keys`, `spark_keys`, `observe_keys`: TOML
                 keys over the defaults; `source_keys`: in place of the embedded source's; `heartbeat_timeout_s`,
-                `commit_timeout_s`; `master`: where Spark runs; `tables`: the TOML keys of a table's section, by its
-                name in the database `shop`.
+                `commit_timeout_s`; `lake_type`; `master`: where Spark runs; `tables`: the TOML keys of a section, by
+                its name in the database `shop`.
         """
         timeouts = {"heartbeat_timeout_s": 12, "commit_timeout_s": 4}
         timeouts |= {key: sections[key] for key in timeouts if key in sections}
@@ -113,6 +114,7 @@ class World:
         )
         lines["master"] = sections.get("master", "local[2]")
         commit_timeout_s = timeouts["commit_timeout_s"]
+        lines["lake_type"] = sections.get("lake_type", "iceberg-faulty")
         text = _CONFIG.format(service=service, root=self.root, commit_timeout_s=commit_timeout_s, **lines)
         file.write_text(text, encoding="utf-8")
         self.store.set_option("tiering-timeout-s", str(timeouts["heartbeat_timeout_s"]))

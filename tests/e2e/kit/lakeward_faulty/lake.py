@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lakeward.model.checkpoints import SplitProgress
-    from lakeward.model.identity import Incarnation
+    from lakeward.model.identity import Incarnation, RoundId
     from lakeward.model.results import CommitOutcome, CommitRequest, LakeFile, LakeHead
     from lakeward.model.splits import Split
     from lakeward.model.tables import TablePath, TableSpec
+    from lakeward.model.upkeep import UpkeepCommit, UpkeepOutcome, UpkeepPlan, UpkeepResult, UpkeepTask
     from lakeward.ports import Clock, LakeWriter, Partitioner, SourceBatch
 
 _WRITTEN = 2
@@ -41,6 +42,22 @@ class FaultyLake:
         reached(f"before-lake-commit.{request.path.table}")
         outcome: CommitOutcome = self._inner.commit(request)
         reached(f"after-lake-commit.{request.path.table}")
+        return outcome
+
+
+class UpkeptLake(FaultyLake):
+    """Has points around the steps of upkeep that the driver does."""
+
+    def plan_upkeep(self, path: TablePath, upkeep_id: RoundId, most: int) -> UpkeepPlan | None:
+        plan: UpkeepPlan | None = self._inner.plan_upkeep(path, upkeep_id, most)
+        if plan is not None:
+            reached(f"after-upkeep-plan.{path.table}")
+        return plan
+
+    def commit_upkeep(self, commit: UpkeepCommit) -> UpkeepOutcome:
+        reached(f"before-upkeep-commit.{commit.path.table}")
+        outcome: UpkeepOutcome = self._inner.commit_upkeep(commit)
+        reached(f"after-upkeep-commit.{commit.path.table}")
         return outcome
 
 
@@ -151,6 +168,22 @@ class FaultyPlugin:
     ) -> FaultyWriter:
         inner = self.inner.partition_writer(task, table, partition, name, attempt, before, memory_bytes)
         return FaultyWriter(inner, table)
+
+
+class UpkeptLakePlugin(FaultyPlugin):
+    """The lake `iceberg-upkept`, whose tables are compacted; one table at a time has points in its tasks."""
+
+    inner = IcebergLakePlugin()
+    options = IcebergOptions
+
+    def open(self, options: Any, clock: Clock) -> FaultyLake:  # noqa: ANN401 - as above
+        return UpkeptLake(self.inner.open(options, clock))
+
+    def upkeep(self, task: UpkeepTask, attempt: int, check: Callable[[], None]) -> UpkeepResult:
+        reached("upkeep-task-begun")
+        result = self.inner.upkeep(task, attempt, check)
+        reached("upkeep-task-done")
+        return result
 
 
 class FaultyLakePlugin(FaultyPlugin):
