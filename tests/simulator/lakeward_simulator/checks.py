@@ -491,8 +491,6 @@ class Checks:
             for file in sorted(world.lake.files)
             if file not in named and file not in world.lake.stray and not any(who in file for who in woken)
         )
-        # A manifest of dead letters whose commit's outcome was unknown stays where a later try of them has landed.
-        orphans = (file for file in orphans if "__dead_letters" not in file or "/metadata/" not in file)
         # What tried and did not land on a table that was set aside stays there: nobody can ask any more what it names.
         wrong += [f"{ORPHAN} {file}" for file in orphans if not file.startswith(aside)]
         # What did not complete under a service's newest start is for its next one to sweep.

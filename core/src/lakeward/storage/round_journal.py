@@ -11,7 +11,7 @@ import msgspec
 from lakeward.errors import CorruptFileError, UsageError
 from lakeward.model.dead_letters import path_of
 from lakeward.model.identity import Incarnation, RoundId
-from lakeward.model.results import LakeFile
+from lakeward.model.results import CommitIds, LakeFile
 from lakeward.model.tables import TablePath
 from lakeward.storage.records import pack, unpack
 from lakeward.storage.small_files import SmallFiles
@@ -27,18 +27,23 @@ class PendingLetters(msgspec.Struct, frozen=True, omit_defaults=True):
     """Dead letters that follow a commit of their table, whose `step` is that of the round, into a table of their own.
 
     `files` are as that table's lake has them, `offsets` those of the commit, as `stored_offsets` makes them. `tried_by`
-    are the later starts that have tried to commit them.
+    are the later starts that have tried to commit them, `commits` uuid and snapshot id of each commit that was tried.
     """
 
     step: int
     files: tuple[LakeFile, ...]
     offsets: tuple[tuple[int | None, int, int], ...]
     tried_by: tuple[str, ...] = ()
+    commits: tuple[tuple[str, int], ...] = ()
 
     @property
     def tries(self) -> tuple[Incarnation, ...]:
         """The later starts."""
         return tuple(map(Incarnation.parse, self.tried_by))
+
+    def with_try(self, ids: CommitIds) -> PendingLetters:
+        """Return them with another commit that is about to be sent."""
+        return msgspec.structs.replace(self, commits=(*self.commits, (ids.uuid, ids.snapshot_id)))
 
 
 class RoundJournal(msgspec.Struct, frozen=True, omit_defaults=True):

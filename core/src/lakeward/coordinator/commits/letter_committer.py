@@ -17,6 +17,7 @@ from lakeward.errors import SchemaMismatchError, TableGoneError
 from lakeward.model import dead_letters
 from lakeward.model.dead_letters import DIGEST_BYTES
 from lakeward.model.identity import RoundId
+from lakeward.model.results import CommitIds
 from lakeward.model.tables import TableBucket
 from lakeward.storage.commit_records import stored_offsets
 from lakeward.storage.round_journal import PendingLetters
@@ -93,12 +94,18 @@ class LetterCommitter:
             return journal
         head = self.open(table)
         if self._found(journal, letters, head):
-            return structs.replace(journal, letters=None)
+            return self._landed(journal, letters, head)
         us, theirs = self._incarnation, journal.round_id
         ours = us == theirs.incarnation
         if not ours and str(us) not in letters.tried_by:
-            tried = structs.replace(letters, tried_by=(*letters.tried_by, str(us)))
+            letters = structs.replace(letters, tried_by=(*letters.tried_by, str(us)))
+        tried = letters
+
+        def add_ids(ids: CommitIds) -> None:
+            nonlocal tried
+            tried = tried.with_try(ids)
             self._journals.write(structs.replace(journal, letters=tried))
+
         self._committer.commit(
             CommitWork(
                 round_id=RoundId(us, theirs.table_id, theirs.epoch, theirs.number),
@@ -108,12 +115,12 @@ class LetterCommitter:
                 table=dead_letters.table_of(table),
                 files=letters.files,
                 offsets={TableBucket(theirs.table_id, partition, one): at for partition, one, at in letters.offsets},
-                journal=lambda _: None,  # only the files of a try that is given up would be found by its ids
+                journal=add_ids,
                 may_commit=may_commit,
                 registered=False,
             )
         )
-        return structs.replace(journal, letters=None)
+        return self._landed(journal, tried, head)
 
     def take_out(self, table: TableSpec, journal: RoundJournal, reasons: Mapping[bytes, Reason]) -> RoundJournal:
         """Take out the letters that a journal names as replayed, and give others a new reason; return it without them.
@@ -153,6 +160,14 @@ class LetterCommitter:
             else:
                 _log.info("takes out the dead letters of an earlier replay", round=str(journal.round_id))
                 self.take_out(table, journal, {})
+
+    def _landed(self, journal: RoundJournal, letters: PendingLetters, head: LakeHead) -> RoundJournal:
+        """Delete what tries have left of which another one has landed; return the journal without the letters."""
+        if len(letters.commits) > 1:
+            tries = (CommitIds(*one) for one in letters.commits)
+            files = [file for ids in tries for file in self._lake.commit_leftovers(head.path, ids)]
+            self._lake.delete(frozenset(files) - self._lake.referenced(head.path, files))
+        return structs.replace(journal, letters=None)
 
     def _found(self, journal: RoundJournal, letters: PendingLetters, head: LakeHead) -> bool:
         """Return whether they have landed. The stamp is this start's, so that no earlier try of another one can."""
