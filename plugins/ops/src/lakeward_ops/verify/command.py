@@ -154,7 +154,9 @@ def _sides(loaded: Loaded, source: Source, lake: Lake, spec: TableSpec) -> Sides
         return None
     if wrong := went_back(spec.path, record, head, offsets, source.buckets(spec)):
         raise OffsetsWentBackError(wrong)
-    spec = replace(spec, lake_columns=lake_columns(spec.schema, head.by_id))
+    # The source's clients read the lake table by the source's names: for them a column that was renamed there is lost.
+    by_id = {number: one for number, one in head.by_id.items() if not spec.union_read or one.name == one.source_name}
+    spec = replace(spec, lake_columns=lake_columns(spec.schema, by_id))
     plugin: Any = load(SOURCE_GROUP, loaded.settings.source.type)
     path = path_of(spec.in_lake.path)
     letters = lake.head(path)
