@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lakeward_source_embedded.store import EmbeddedStore
 
 pytestmark = [pytest.mark.spark]
-PATIENT: dict[str, Any] = {"heartbeat_timeout_s": 120, "commit_timeout_s": 60}
+PATIENT: dict[str, Any] = {"heartbeat_timeout_s": 30, "commit_timeout_s": 10}
 """Nothing is killed: a slow machine may take its time for a commit."""
 _FIRST = datetime(2026, 3, 1)  # noqa: DTZ001 - a timestamp without a time zone
 
