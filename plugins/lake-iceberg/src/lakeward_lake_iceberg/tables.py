@@ -372,7 +372,7 @@ class _Changes:
         if extra.required and extra.field_id in self._ours:
             self._relaxed.append(extra)
         elif extra.required:
-            undo = f"ALTER TABLE {self._path} ALTER COLUMN {extra.name} DROP NOT NULL"
+            undo = f"ALTER TABLE {self._path} ALTER COLUMN `{extra.name}` DROP NOT NULL"
             found = f"column {extra.name!r}. Make it nullable (in Spark: {undo}), then `lakeward tables resume`"
             self._refuse("no further column that is not nullable", found)
 
