@@ -80,8 +80,13 @@ def test_two_tables_for_one_lake_table_are_refused_and_both_are_named(
 
 
 def test_a_table_that_is_left_out_takes_no_lake_table(load: Load) -> None:
-    named(load, '[tables."shop.orders"]\nlake_name = "items"\n[tables."shop.items"]\ninclude = false')
+    loaded = named(load, '[tables."shop.orders"]\nlake_name = "items"\n[tables."shop.items"]\ninclude = false')
+    assert str(lake_path(loaded, TablePath("shop", "orders"))) == "shop.items"
 
 
 def test_names_of_the_source_that_differ_in_case_alone_are_left_to_the_lake(load: Load) -> None:
-    named(load, '[tables."shop.orders"]\nfreshness_s = 5\n[tables."shop.Orders"]\nfreshness_s = 5')
+    loaded = named(load, '[tables."shop.orders"]\nfreshness_s = 5\n[tables."shop.Orders"]\nfreshness_s = 5')
+    assert {str(lake_path(loaded, TablePath("shop", name))) for name in ("orders", "Orders")} == {
+        "shop.orders",
+        "shop.Orders",
+    }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.machines.splits.enumeration import by_bucket
 from lakeward.machines.transport.channel import ChannelKey
+from lakeward.model.dead_letters import owner_of
 from lakeward.model.events import CheckpointComplete, SplitFinished
 from lakeward.model.exchange import complete
 from lakeward.model.splits import LogSplit
@@ -16,7 +17,7 @@ from lakeward.storage.segments import parse_segment
 from lakeward.subtask.exchange.exchange_work import MARKER_MISSING
 from lakeward_simulator.cuts import wrong_in_cut, wrong_in_lake
 from lakeward_simulator.lake import named_by
-from lakeward_simulator.letters import is_of_letters, letters_of, wrong_beside_letters, wrong_letters
+from lakeward_simulator.letters import letters_of, wrong_beside_letters, wrong_letters
 from lakeward_simulator.rescaling import fits, wrongly_divided
 from lakeward_simulator.scheduler import FENCE_S
 from lakeward_simulator.subtask import SimTask
@@ -159,10 +160,10 @@ class Checks:
         source = self._world.source.every[table.table_id]
         self._buckets(source, self._rows(table), newest.request)
 
-    def letters_landed(self, table: LakeTable, path: TablePath) -> None:
+    def letters_landed(self, table: LakeTable, path: TablePath, owner: TablePath) -> None:
         """Dead letters are in the lake: rows that do not fit, each once, and of a commit of their table."""
         self._rows(table)
-        for wrong in wrong_letters(self._world, table, path):
+        for wrong in wrong_letters(self._world, table, path, owner):
             self.fail(wrong)
 
     def launching_upkeep(self, loop: SimLoop, tasks: int) -> None:
@@ -231,11 +232,12 @@ class Checks:
         table_id, now = request.table_id, self._world.scheduler.now
         renewed = next((one.renewed_at for one in who.rounds.tables if one.assignment.table_id == table_id), None)
         run = who.tables.round(table_id)
-        if is_of_letters(request.path):
-            pass  # a later round sends them as well, while it opens the table: the stamp alone keeps others from it
-        elif renewed is None or run is None or run.facts.round_id != request.round_id:
+        in_work = run is not None and run.facts.round_id == request.round_id
+        # A later round sends dead letters as well, while it opens the table: the stamp alone keeps others from it.
+        of_earlier = owner_of(request.path) is not None and not in_work
+        if not of_earlier and (renewed is None or not in_work):
             self.fail(f"{who.loop.name}: sends a commit of {request.round_id}, which is not in work any more")
-        elif now - renewed >= FENCE_S:
+        elif not of_earlier and renewed is not None and now - renewed >= FENCE_S:
             self.fail(f"{who.loop.name}: sends a commit of {request.round_id}, renewed {now - renewed:.0f} s ago")
         for other in self._world.lake.on_their_way():
             if other.path == request.path and other.incarnation == who.incarnation:

@@ -73,9 +73,9 @@ def wrong_beside_letters(rows: Iterable[Row]) -> Iterator[str]:
             yield f"{row} is there {count} times"
 
 
-def wrong_letters(world: World, table: LakeTable, path: TablePath) -> Iterator[str]:
-    """Yield what is wrong with dead letters: a row fits, is there twice, or its table's commit is missing."""
-    of_table = world.lake.tables.get(_table_of(path))
+def wrong_letters(world: World, table: LakeTable, path: TablePath, owner: TablePath) -> Iterator[str]:
+    """Yield what is wrong with dead letters: a row fits, is there twice, or the commit of its table is missing."""
+    of_table = world.lake.tables.get(owner)
     newest = None if of_table is None else of_table.newest
     offsets = {} if newest is None or newest.request is None else newest.request.offsets
     for row, count in Counter(row for file in table.live() for row in world.lake.files.get(file, ())).items():
@@ -93,12 +93,3 @@ def letters_of(world: World, source: SimTable) -> list[Row]:
     if table is None or table.table_id != source.spec.table_id:
         return []
     return [row for file in table.live() for row in world.lake.files[file]]
-
-
-def is_of_letters(path: TablePath) -> bool:
-    """Say whether a lake table is one of dead letters."""
-    return path.table.endswith("__dead_letters")
-
-
-def _table_of(path: TablePath) -> TablePath:
-    return type(path)(path.database, path.table.removesuffix("__dead_letters"))

@@ -7,6 +7,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
+from lakeward.model.dead_letters import owner_of
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward_simulator import rescaling, strikes
 from lakeward_simulator.checks import Checks
@@ -16,7 +17,6 @@ from lakeward_simulator.exchange import ExchangeNetwork
 from lakeward_simulator.faults import AMID, LONG
 from lakeward_simulator.files import SimFiles
 from lakeward_simulator.lake import SimLake
-from lakeward_simulator.letters import is_of_letters
 from lakeward_simulator.partitions import Partitioned
 from lakeward_simulator.rescaling import Rescaling
 from lakeward_simulator.scheduler import Killed, Process, Scheduler, SimClock
@@ -242,9 +242,9 @@ class World:
 
     def landed(self, table: LakeTable, request: CommitRequest) -> None:
         """A commit has landed."""
-        if is_of_letters(request.path):
+        if (owner := owner_of(request.path)) is not None:
             self.story.note("lake", f"dead letters of {request.round_id}, step {request.step}")
-            self.checks.letters_landed(table, request.path)
+            self.checks.letters_landed(table, request.path, owner)
             return
         for coordinator in self.coordinators:
             if coordinator.incarnation == request.incarnation:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeward.errors import UsageError
-from lakeward_demo.lakes import open_lake
+from lakeward_demo.lakes import UPKEEP, open_lake
 from lakeward_demo.place import SERVICE, common_config
 from lakeward_demo.source import EmbeddedDemo
 from lakeward_demo.store import EMBEDDED, FLUSS
@@ -103,7 +103,7 @@ def _config(options: Mapping[str, str], lake: str, lake_options: Mapping[str, st
         "[lake]",
         f'type = "{lake}"',
         *(f"{key} = {json.dumps(value)}" for key, value in lake_options.items()),
-        "",
+        UPKEEP.get(lake, ""),
         common_config(),
     ]
     return "\n".join(lines)
