@@ -233,6 +233,60 @@ def test_values_that_the_old_type_cannot_hold_are_dead_letters_where_types_disca
 
 @pytest.mark.parametrize("tables", [IcebergTables, PaimonTables], ids=["iceberg", "paimon"])
 @pytest.mark.parametrize("key", [False, True], ids=["append", "keyed"])
+def test_a_replayed_row_goes_to_the_lake_table_of_another_name_and_to_columns_that_somebody_has_renamed_there(
+    tmp_path: Path, tables: type[IcebergTables | PaimonTables], *, key: bool
+) -> None:
+    """Letters from before the rename have the source's names in them, later ones those of the lake."""
+    world, path, there = World.create(tmp_path), TablePath("t", "grown"), TablePath("t", "other")
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
+    world.store.create_table(path, schema, ("id",) if key else (), buckets=1, freshness_s=0.2)
+    kept = TableSettings(mode="mirror", on_bad_row="dead_letter", lake_name="other", schema={"columns": "discard_row"})
+    world.rules = lambda _path: kept
+    made = tables(tmp_path)
+    lake = made.open(world.clock)
+    options: dict[str, Any] = {"lake": lake, "lake_type": made.name}
+
+    def tier(**row: object) -> None:
+        world.store.load(path, pa.Table.from_pylist([row], schema=world.store.table(path).schema))
+        source = EmbeddedSource(EmbeddedStore.open(world.store.root))
+        assert world.once(source=source, mirrors=True, **options).failed == ()
+
+    tier(id=0, name="a")
+    world.store.add_column(path, pa.field("more", pa.int64()))
+    tier(id=1, name="b", more=1)
+    made.rename(there, "name", "label")
+    tier(id=2, name="c", more=2)
+    tier(id=3, name="d", more=None)
+    assert {row["id"]: row["label"] for row in rows(lake, there)} == {0: "a", 3: "d"}
+    assert sorted(row["offset"] for row in rows(lake, path_of(there))) == [1, 2]
+    let_in = TableSettings(mode="mirror", on_bad_row="dead_letter", lake_name="other")
+    world.rules = lambda _path: let_in
+    replay(world, path, lambda: not rows(lake, path_of(there)), options)
+    found = {row["id"]: (row["label"], row["more"]) for row in rows(lake, there)}
+    assert found == {0: ("a", None), 1: ("b", 1), 2: ("c", 2), 3: ("d", None)}
+    lake.close()
+
+
+def test_a_letter_of_before_a_column_was_renamed_in_the_source_stays_and_says_why(tmp_path: Path) -> None:
+    world, path = World.create(tmp_path), TablePath("t", "grown")
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
+    world.store.create_table(path, schema, buckets=1, freshness_s=0.2)
+    world.rules = partial(mirrored, (), ())
+    made = IcebergTables(tmp_path)
+    lake = made.open(world.clock)
+    options: dict[str, Any] = {"lake": lake, "lake_type": made.name}
+    broken = pa.array([b"\xff", b"a"], pa.binary()).view(pa.string())
+    world.store.load(path, pa.table([pa.array([0, 1]), broken], schema=schema))
+    assert world.once(mirrors=True, **options).failed == ()
+    world.store.rename_column(path, "name", "called")
+    replay(world, path, lambda: "no such column" in rows(lake, path_of(path))[0]["cause"], options)
+    assert [row["id"] for row in rows(lake, path)] == [1]
+    assert rows(lake, path_of(path))[0]["column_name"] == "name"
+    lake.close()
+
+
+@pytest.mark.parametrize("tables", [IcebergTables, PaimonTables], ids=["iceberg", "paimon"])
+@pytest.mark.parametrize("key", [False, True], ids=["append", "keyed"])
 @pytest.mark.parametrize("call", ["commit", "rewrite"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_service_killed_at_one_of_the_two_commits_of_a_replay_loses_and_doubles_nothing(

@@ -125,10 +125,13 @@ def test_every_command_finds_the_lake_table_of_the_configured_name(named: Named)
     (letters,) = named.document("deadletters", "list")["dead_letters"]
     assert (letters["dead_letters"], letters["lake_table"]) == (2, "sales.all__dead_letters")
     assert named.document("deadletters", "show", "t.orders")["total"] == 2
+    assert named.document("deadletters", "delete", "t.orders", "--column", "none", "--yes")["deleted"] == 0
     (due,) = named.document("upkeep", "plan", "t.orders")["tables"]
     assert due["next"] != "nothing: no service has tiered it yet"
     (planned,) = named.document("plan")["rounds"]
     assert planned["action"] == "nothing", planned
+    assert named.document("deadletters", "delete", "t.orders", "--yes")["deleted"] == 2
+    assert named.document("deadletters", "show", "t.orders")["total"] == 0
 
 
 def test_a_lake_table_that_got_another_name_is_left_as_it_is_once_that_is_accepted(named: Named) -> None:

@@ -158,17 +158,19 @@ class TableSpec:
         """Return the table with other names of columns, by those that they have; the others stay."""
         if not names:
             return self
-        schema = self.schema
-        for place, name in enumerate(self.schema.names):
-            if name in names:
-                schema = schema.set(place, schema.field(place).with_name(names[name]))
+
+        def called(schema: pa.Schema) -> pa.Schema:
+            for place, one in enumerate(schema):
+                schema = schema.set(place, one.with_name(names.get(one.name, one.name)))
+            return schema
 
         def renamed(columns: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(names.get(name, name) for name in columns)
 
         return replace(
             self,
-            schema=schema,
+            schema=called(self.schema),
+            read_schema=None if self.read_schema is None else called(self.read_schema),
             primary_key=renamed(self.primary_key),
             partition_keys=renamed(self.partition_keys),
             bucket_key=renamed(self.bucket_key),

@@ -47,16 +47,19 @@ class LetterRows(NamedTuple):
 
 
 def rows_by_bucket(
-    letters: pa.RecordBatch, names: Sequence[bytes], table_id: int
+    letters: pa.RecordBatch, names: Sequence[bytes], table_id: int, lake_columns: Mapping[str, str]
 ) -> Iterator[tuple[TableBucket, Found]]:
-    """Yield the rows of letters, whose digests are `names`: those of one bucket and of the same columns together."""
+    """Yield the rows of letters, whose digests are `names`: those of one bucket and of the same columns together.
+
+    Columns are called as in the lake table: `lake_columns` has its names of those that the source calls otherwise.
+    """
     groups: dict[TableBucket, dict[bytes, list[tuple[bytes, pa.RecordBatch | None, int | None]]]] = defaultdict(dict)
     columns = [letters.column(name).to_pylist() for name in ("partition_id", "bucket", "row")]
     known = "log_offset" in letters.schema.names
     log_offsets = letters.column("log_offset").to_pylist() if known else [None] * letters.num_rows
     for name, partition, bucket, row, log_offset in zip(names, *columns, log_offsets, strict=True):
         try:
-            record = pa.ipc.open_stream(row).read_next_batch()
+            record = _called(pa.ipc.open_stream(row).read_next_batch(), lake_columns)
         except _UNREADABLE:
             record = None
         schema = b"" if record is None else record.schema.serialize().to_pybytes()
@@ -124,6 +127,12 @@ def _unknown_columns(rows: pa.RecordBatch, table: TableSpec, bucket: TableBucket
             where = table.path, bucket, offsets[row].as_py(), name
             found[row] = RowError.at(*where, expected="no value, as the lake table has no such column", found="one")
     return found
+
+
+def _called(row: pa.RecordBatch, names: Mapping[str, str]) -> pa.RecordBatch:
+    """Return a row under the lake's names; one that was read since a column got its name there has it already."""
+    there = row.schema.names
+    return row.rename_columns([name if (one := names.get(name, name)) in there else one for name in there])
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:

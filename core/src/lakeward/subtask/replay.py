@@ -69,6 +69,7 @@ class _Replay:
 
     def __init__(self, work: ReplayWork, lake: LakePlugin, clock: Clock) -> None:
         self._work = work
+        self._table = work.table.as_written
         self._lake = lake
         self._clock = clock
         self._newer: NewerVersions | None = None
@@ -102,9 +103,9 @@ class _Replay:
 
     def _judged(self, letters: Iterable[pa.RecordBatch]) -> Iterator[LetterRows]:
         """Yield the rows of letters that fit, those of one bucket together, and why the others do not."""
-        table, deploy = self._work.table, self._work.deploy
+        table, deploy, names = self._table, self._work.deploy, self._work.table.lake_columns
         for batch in letters:
-            for bucket, found in rows_by_bucket(batch, digests(batch), table.table_id):
+            for bucket, found in rows_by_bucket(batch, digests(batch), table.table_id, names):
                 # The service has checked that the lake has this (`check_bad_rows`).
                 lake = cast("CheckingLakePlugin", self._lake)
                 yield judged(found, table, bucket, lake.row_check(deploy.lake_task, table, self._split(bucket)))
@@ -144,16 +145,16 @@ class _Replay:
             self._close()
             split = self._split(rows.bucket, len(self._writers))
             progress = SplitProgress.beginning(split)
-            writer = split_writer(self._lake, self._work.deploy, self._work.table, progress, self._clock)
+            writer = split_writer(self._lake, self._work.deploy, self._table, progress, self._clock)
             self._writers.append(writer)
             current = self._open = _OpenWriter(split, writer)
-        with naming_rows(self._work.table, current.split, records):
+        with naming_rows(self._table, current.split, records):
             current.writer.write(SourceBatch(records, next_offset=self._work.tiered.get(rows.bucket, 0)))
         current.rows += records.num_rows
 
     def _close(self) -> None:
         if self._open is not None:
-            with naming_rows(self._work.table, self._open.split):
+            with naming_rows(self._table, self._open.split):
                 self._found.files += self._open.close()
         self._open = None
 

@@ -16,10 +16,11 @@ from lakeward.coordinator.commits.letter_rewriter import LetterChange, LetterRew
 from lakeward.errors import EXIT_FAILED, UsageError
 from lakeward.hooks.discovery import load
 from lakeward.hooks.plugins import LAKE_GROUP
-from lakeward.model.dead_letters import LetterFilter, digests, path_of, read_back
+from lakeward.model.dead_letters import LetterFilter, digests, read_back
 from lakeward.model.identity import REPLAY, Incarnation, RoundId
 from lakeward.model.tables import TablePath
 from lakeward.observe.format import count
+from lakeward_ops.deadletters.letters import letters_path
 
 if TYPE_CHECKING:
     from lakeward.config.loaded import Loaded
@@ -52,7 +53,7 @@ def delete(
     wanted = LetterFilter(column, code, None if before is None else before.replace(tzinfo=UTC))
     with opened_lake(loaded) as lake:
         rewriter = LetterRewriter(lake, partial(_plugin, loaded))
-        letters = path_of(path)
+        letters = letters_path(loaded, path)
         head = lake.head(letters)
         if head is None or head.snapshot_id is None or head.table_id is None:
             message = f"{path}: the lake has no table {letters}: no round of it was to keep dead letters yet"
