@@ -17,6 +17,7 @@ import pytest
 
 from lakeward.cli.main import run
 from lakeward.coordinator.rounds.mirroring import as_configured
+from lakeward.model.column_ids import lake_columns
 from lakeward.model.dead_letters import SCHEMA, path_of, table_of
 from lakeward.model.identity import REPLAY, Incarnation
 from lakeward.model.results import RewriteRequest
@@ -98,6 +99,7 @@ def verified(world: World, lake: Any, path: TablePath) -> Verification:  # noqa:
         lake.head(path),
         lake.head(path_of(path)),
     )
+    table = replace(table, lake_columns=lake_columns(table.schema, head.by_id))
     reader = EmbeddedReader(world.store.root, table)
     sides = Sides(source, reader, lake, table, head, head.commit.offsets, letters.snapshot_id)
     folder = world.directory / "verify"
@@ -264,6 +266,22 @@ def test_a_replayed_row_goes_to_the_lake_table_of_another_name_and_to_columns_th
     replay(world, path, lambda: not rows(lake, path_of(there)), options)
     found = {row["id"]: (row["label"], row["more"]) for row in rows(lake, there)}
     assert found == {0: ("a", None), 1: ("b", 1), 2: ("c", 2), 3: ("d", None)}
+    lake.close()
+
+
+def test_verify_knows_the_keys_of_letters_though_somebody_has_renamed_the_key_in_the_lake_table(tmp_path: Path) -> None:
+    world, path = World.create(tmp_path), TablePath("t", "bad")
+    world.store.create_table(path, COLUMNS, ("id",), buckets=1, freshness_s=0.2)
+    world.rules = partial(mirrored, (), ())
+    made = IcebergTables(tmp_path)
+    lake = made.open(world.clock)
+    load(world, path, 0, at=None)
+    assert world.once(mirrors=True, lake=lake, lake_type=made.name).failed == ()
+    made.rename(path, "id", "ident")
+    load(world, path, ROWS, at=None)
+    assert world.once(mirrors=True, lake=lake, lake_type=made.name).failed == ()
+    checked = verified(world, lake, path)
+    assert (checked.comparison.counts, checked.dead_letters) == (dict.fromkeys(KINDS, 0), 2)
     lake.close()
 
 

@@ -57,7 +57,7 @@ class DeadLetters:
             for partition, bucket, offset, row in zip(*columns, strict=True):
                 places.setdefault((partition, bucket), []).append(offset)
                 if fields:
-                    keys.append(_plain_keys(pa.ipc.open_stream(row).read_all(), fields))
+                    keys.append(_plain_keys(pa.ipc.open_stream(row).read_all(), fields, table.lake_columns))
         offsets = {place: np.unique(np.array(found, dtype=np.int64)) for place, found in places.items()}
         return cls(count, offsets, pa.concat_tables(keys))
 
@@ -80,6 +80,9 @@ class DeadLetters:
         return rows.filter(pa.array(~np.isin(numbers, known)))
 
 
-def _plain_keys(row: pa.Table, fields: pa.Schema) -> pa.Table:
-    columns = [cast_plain(row.column(field.name).combine_chunks(), field.type, exact=True) for field in fields]
+def _plain_keys(row: pa.Table, fields: pa.Schema, lake_columns: Mapping[str, str]) -> pa.Table:
+    """Return the key of a letter's row, whose columns are called as in the source, or as in the lake table."""
+    called = [one.name if one.name in row.schema.names else lake_columns.get(one.name, one.name) for one in fields]
+    found = [row.column(name).combine_chunks() for name in called]
+    columns = [cast_plain(column, field.type, exact=True) for column, field in zip(found, fields, strict=True)]
     return pa.Table.from_arrays(columns, schema=fields)
