@@ -26,7 +26,7 @@ from lakeward.storage.small_files import SmallFiles
 from lakeward.subtask.run import run_subtask
 from lakeward_service_kit.golden import unpack_world
 from lakeward_service_kit.jobs import ThreadJobs
-from lakeward_service_kit.service_world import LaterClock, PlainBackend, World
+from lakeward_service_kit.service_world import LaterClock, PlainBackend, World, told
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
 from lakeward_testing.folder_lake import FolderLake
@@ -93,7 +93,7 @@ class OldWorld:
 
     def check(self, path: TablePath, rows: int) -> None:
         """Each row is there once, later ones too, and nothing is left over of a round."""
-        assert [line for line in self.logs if line["log_level"] in {"warning", "error"}] == []
+        assert told(self.logs, "warning", "error") == []
         assert sorted(row["id"] for row in self.world.lake.read(path)) == list(range(rows))
         on_disk = self.world.lake.files_on_disk(path)
         assert on_disk == set(self.world.lake.referenced(path, on_disk))

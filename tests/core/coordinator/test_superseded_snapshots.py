@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from structlog.testing import capture_logs
 
+from lakeward_service_kit.service_world import told
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -38,8 +40,8 @@ def test_a_snapshot_that_is_superseded_before_it_is_leased_is_neither_a_warning_
     with capture_logs() as lines:
         assert world.once().failed == ()
     assert world.outcomes(keyed) == ["stale", "committed"]
-    told = [line for line in lines if line["event"] == "a snapshot was superseded before it was leased"]
-    assert {line["log_level"] for line in told} == {"info"}
-    assert [line for line in lines if line["log_level"] not in ("debug", "info")] == []
+    superseded = [line for line in lines if line["event"] == "a snapshot was superseded before it was leased"]
+    assert {line["log_level"] for line in superseded} == {"info"}
+    assert told(lines, "warning", "error") == []
     assert world.container.protection().snapshots_lost == 0
     assert len(world.lake.read(keyed, key="id")) == ROWS

@@ -46,7 +46,7 @@ from lakeward_testing.folder_lake import FolderLake
 from lakeward_testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from lakeward.coordinator.service.service import Service, ServiceEnd
     from lakeward.model.dead_letters import ReplayRequest
@@ -68,6 +68,15 @@ def let_writes_end() -> None:
     for thread in threading.enumerate():
         if thread.name.startswith(_WRITES):
             thread.join(LIMIT_S)
+
+
+def told(lines: Iterable[Mapping[str, Any]], *levels: str) -> list[Mapping[str, Any]]:
+    """Return the captured log lines of some levels that are of one service.
+
+    Tasks of earlier tests may still look for theirs, at a port that this one listens on: they are refused, which is
+    logged.
+    """
+    return [line for line in lines if line["log_level"] in levels and line["event"] != "connection refused"]
 
 
 class PlainBackend:
