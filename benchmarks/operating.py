@@ -172,14 +172,24 @@ class Operated:
         for path in self.busy:
             self.world.store.set_property(path, FRESHNESS, f"{BUSY_FRESHNESS_S:g}")
 
+    def wait_for_upkeep(self) -> None:
+        """Wait until upkeep of all tables was planned, as is done after their first round."""
+        while (report := self.live.report) is None or any(table.counts is None for table in report.tables):
+            time.sleep(0.1)
+
     def wait_for_commits(self, paths: list[TablePath], times: int) -> None:
         """Wait until each of these has committed so often."""
         while any(len(self.committed.get(str(path), ())) < times for path in paths):
             time.sleep(0.1)
 
-    def page_ms(self, address: str, times: int = 20) -> list[float]:
+    def browser(self) -> TestClient:
+        """Return a client of the page, whose templates are compiled once, as those of a service are."""
+        content = PageContent("bench", self.live, self.metrics.registry, RecentProblems([]))
+        return TestClient(PageApp(content).asgi())
+
+    def page_ms(self, address: str, times: int = 200) -> list[float]:
         """Return how long the page took to answer, oldest first."""
-        client = TestClient(PageApp(PageContent("bench", self.live, self.metrics.registry, RecentProblems([]))).asgi())
+        client = self.browser()
         client.get(address)
         taken = []
         for _ in range(times):
@@ -195,19 +205,36 @@ class Operated:
         status_file.write(str(self.world.directory / "state"), "bench", report)
 
     @contextmanager
+    def getting_rows(self) -> Iterator[None]:
+        """Add rows to the busy tables each second."""
+        ended = threading.Event()
+
+        def add() -> None:
+            while not ended.wait(1.0):
+                for path in self.busy:
+                    self.load(path, 100)
+
+        thread = threading.Thread(target=add)
+        thread.start()
+        yield
+        ended.set()
+        thread.join()
+
+    @contextmanager
     def page_open(self) -> Iterator[None]:
         """Ask for the page every two seconds, as a browser does that shows it."""
-        closed = threading.Event()
+        closed, client = threading.Event(), self.browser()
+        client.get("/")
 
         def look() -> None:
             while not closed.wait(REFRESH_S):
-                self.page_ms("/", times=0)
+                client.get("/")
 
-        browser = threading.Thread(target=look)
-        browser.start()
+        thread = threading.Thread(target=look)
+        thread.start()
         yield
         closed.set()
-        browser.join()
+        thread.join()
 
     def last_round(self, path: TablePath) -> RoundReport:
         """Return the newest round of a table that has ended."""
@@ -251,6 +278,7 @@ def main() -> int:
             started = time.perf_counter()
             operated.wait_for_commits(operated.paths, 1)
             print(f"{options.tables} tables tiered for the first time in {time.perf_counter() - started:.0f} s")
+            operated.wait_for_upkeep()
             show_processor_time(figures, operated, options.seconds)
             show_pages(figures, operated)
             show_gaps(figures, operated, options.seconds)
@@ -286,10 +314,11 @@ def processor_share(operated: Operated, paths: list[TablePath], seconds: float) 
 
 
 def show_pages(figures: Figures, operated: Operated) -> None:
-    """Show how long the page and its documents take to answer."""
+    """Show how long the page and its documents take to answer, while the busy tables get rows."""
     table, name = operated.busy[0], operated.last_round(operated.busy[0]).short_name
     for address in ("/", f"/tables/{table}", f"/rounds/{name}", "/metrics", "/status.json"):
-        taken = operated.page_ms(address)
+        with operated.getting_rows():
+            taken = operated.page_ms(address)
         median = statistics.median(taken)
         found = f"median {median:.0f} ms, longest {max(taken):.0f} ms"
         figures.show(f"page {address}", found, f"median below {PAGE_GOAL_MS:.0f} ms", met=median < PAGE_GOAL_MS)
