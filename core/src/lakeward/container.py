@@ -41,7 +41,7 @@ from lakeward.coordinator.effects.upkeep import Upkeep
 from lakeward.coordinator.effects.upkeep_jobs import UpkeepJobs
 from lakeward.coordinator.effects.work import merged
 from lakeward.coordinator.leases.driver import LeaseDriver
-from lakeward.coordinator.rounds.mirroring import MIRROR, configured_tables
+from lakeward.coordinator.rounds.mirroring import MIRROR, lake_tables
 from lakeward.coordinator.service.all_tables import AllTables
 from lakeward.coordinator.service.bound_tables import BoundTables
 from lakeward.coordinator.service.closing import OpenResources
@@ -72,7 +72,6 @@ from lakeward.local_files import is_local
 from lakeward.machines.leases import Leases, LeasesPolicy
 from lakeward.machines.rounds import Rounds
 from lakeward.model.identity import Incarnation
-from lakeward.model.lake_names import LakeNames
 from lakeward.model.secrets import SecretTexts
 from lakeward.observe.files import service_folder
 from lakeward.observe.live_status import LiveStatus
@@ -124,22 +123,10 @@ def _incarnation(loaded: Loaded, clock: Clock, states: ServiceStateStore, source
 
 
 def _lake_tables(loaded: Loaded, source: Source) -> list[TablePath]:
-    """Return the lake tables of all that is tiered.
-
-    Raises:
-        ConfigError: two tables have one lake table.
-        SourceError: the tables cannot be listed.
-    """
-
     def rules(path: TablePath) -> TableSettings:
         return table_rules(loaded, path).settings
 
-    found = configured_tables(source, rules, mirrors=MIRROR in modes_of(loaded.settings))
-    tiered = [table for table in found if rules(table.path).include]
-    names = LakeNames()
-    for table in tiered:
-        names.add(table.path, rules(table.path))
-    return [table.in_lake.path for table in tiered]
+    return lake_tables(source, rules, mirrors=MIRROR in modes_of(loaded.settings))
 
 
 def _source(name: str, options: Any, clock: Clock, resources: OpenResources) -> Source:  # noqa: ANN401 - its own

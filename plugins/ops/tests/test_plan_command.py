@@ -237,3 +237,9 @@ def test_an_excluded_table_is_a_usage_error(flights: Lakeward) -> None:
         file.write('[tables."nyc.flights"]\ninclude = false\n')
     assert flights("plan", "nyc.flights").code == 2
     assert flights("plan").out == "The source has no table to tier.\n"
+
+
+def test_where_no_table_is_tiered_the_plan_says_that_they_can_be_mirrored(flights: Lakeward, tmp_path: Path) -> None:
+    with EmbeddedStore.open(tmp_path / "store") as store:
+        store.set_property(TablePath("nyc", "flights"), "table.datalake.enabled", "false")
+    assert 'set mode = "mirror" in [tables."nyc.*"]' in flights("plan").out

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from structlog.testing import capture_logs
 
+from lakeward.coordinator.rounds.mirroring import lake_tables
 from lakeward.model.settings import TableSettings
 from lakeward.model.tables import TablePath
 from lakeward_source_embedded.source import EmbeddedSource
@@ -150,9 +151,9 @@ def test_a_commit_of_a_mirrored_table_names_no_offsets_file_of_the_source(world:
     assert paths == [None]
 
 
-def test_a_run_to_the_end_of_no_table_says_that_they_can_be_mirrored(world: World) -> None:
+def test_a_start_that_serves_no_table_says_that_they_can_be_mirrored(world: World) -> None:
     world.table("log", properties=OFF)
     with capture_logs() as lines:
-        world.once()
+        assert lake_tables(EmbeddedSource(world.store), lambda _: TableSettings(), mirrors=False) == []
     (said,) = [line["reason"] for line in lines if line["event"] == "there is nothing to do"]
     assert 'set mode = "mirror" in [tables."t.*"]' in said

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import structlog
+
 from lakeward.coordinator.rounds.chosen_columns import choose_columns
+from lakeward.model.lake_names import LakeNames
 from lakeward.model.partitioning import PartitionField
 
 if TYPE_CHECKING:
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     from lakeward.ports import Source
 
 MIRROR = "mirror"
+_log = structlog.get_logger("lakeward.startup")
 
 
 def as_configured(table: TableSpec, rules: TableSettings) -> TableSpec:
@@ -68,3 +72,22 @@ def why_none(source: Source) -> str:
         f"no table of the source is lake-enabled, and none is mirrored: to mirror them, set "
         f'mode = "{MIRROR}" in [tables."{pattern}"]'
     )
+
+
+def lake_tables(source: Source, rules: Callable[[TablePath], TableSettings], *, mirrors: bool) -> list[TablePath]:
+    """Return the lake tables of all that is tiered; where nothing is, say in the log why.
+
+    `mirrors` as in `configured_tables`.
+
+    Raises:
+        ConfigError: two tables have one lake table.
+        SourceError: the tables cannot be listed.
+    """
+    found = configured_tables(source, rules, mirrors=mirrors)
+    if not found and (reason := why_none(source)):
+        _log.warning("there is nothing to do", reason=reason)
+    tiered = [table for table in found if rules(table.path).include]
+    names = LakeNames()
+    for table in tiered:
+        names.add(table.path, rules(table.path))
+    return [table.in_lake.path for table in tiered]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from lakeward.coordinator.rounds.context import tiered_offsets
-from lakeward.coordinator.rounds.mirroring import configured_tables, why_none
+from lakeward.coordinator.rounds.mirroring import configured_tables
 from lakeward.coordinator.workers.calls import call
 from lakeward.errors import LakeAwayError, LakewardError, TableGoneError
 
@@ -52,8 +52,6 @@ class TargetOffsets:
             LakewardError: the tables cannot be listed, or the lake's catalog does not answer.
         """
         tables = configured_tables(self._source, self._rules, mirrors=self._mirrors)
-        if not tables and (reason := why_none(self._source)):
-            _log.warning("there is nothing to do", reason=reason)
         for table in tables:
             if self._rules(table.path).include:
                 self._look_at(table)

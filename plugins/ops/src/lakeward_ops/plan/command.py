@@ -13,6 +13,7 @@ from lakeward.cli.open_plugins import all_configured, configured_table, open_rec
 from lakeward.cli.output import Columns
 from lakeward.cli.serving import find_services
 from lakeward.config.tables import excluded, table_rules
+from lakeward.coordinator.rounds.mirroring import why_none
 from lakeward.errors import UsageError
 from lakeward.model.tables import TablePath
 from lakeward.observe.condition import PAUSED, SUSPENDED
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from lakeward.config.loaded import Loaded
     from lakeward.model.tables import TableSpec
+    from lakeward.ports import Source
 
 
 @click.command("plan")
@@ -40,14 +42,15 @@ def plan(invocation: Invocation, *, table: str | None) -> None:
     """
     loaded = invocation.load()
     path = None if table is None else TablePath.parse(table)
-    rounds = _plan(loaded, path)
-    parts: list[str | Columns] = [_overview(rounds) if rounds else "The source has no table to tier."]
+    rounds, why_none_is = _plan(loaded, path)
+    parts: list[str | Columns] = [_overview(rounds) if rounds else why_none_is]
     if path is not None:
         parts += _details(rounds[0])
     invocation.output.show({"rounds": rounds}, *parts)
 
 
-def _plan(loaded: Loaded, path: TablePath | None) -> list[NextRound]:
+def _plan(loaded: Loaded, path: TablePath | None) -> tuple[list[NextRound], str]:
+    """Return the next rounds; and in words why there are none, if so."""
     records = {record.table_id: record for record in open_records(loaded).list()}
     held = _held(loaded)
     checkpoints = complete_checkpoints(loaded)
@@ -65,7 +68,13 @@ def _plan(loaded: Loaded, path: TablePath | None) -> list[NextRound]:
                 then = f"nothing until `lakeward tables resume {one.table}`; then: {one.reason}"
                 one = replace(one, action=action, reason=f"{why}; {then}")
             found.append(one)
-        return found
+        return found, "" if found else _why_none(source, configured=bool(tables))
+
+
+def _why_none(source: Source, *, configured: bool) -> str:
+    """Say why no table has a round. `configured`: some are tiered or mirrored, but not included, or not by us."""
+    reason = "" if configured else why_none(source)
+    return f"{reason[:1].upper()}{reason[1:]}." if reason else "The source has no table to tier."
 
 
 def _held(loaded: Loaded) -> dict[str, tuple[str, str]]:
