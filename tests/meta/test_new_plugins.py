@@ -15,7 +15,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-KINDS = ["lease", "wrapper", "lake", "source"]
+KINDS = ["lease", "wrapper", "lake", "source", "log-source"]
 
 
 def linked_wheel(name: str, links: Path, wheels: Path) -> None:
@@ -128,7 +128,8 @@ def test_the_readme_of_a_new_project_says_how_to_build_what_no_index_has(tmp_pat
 def test_tox_passes_in_a_new_project(tmp_path: Path, wheels: Path, kind: str) -> None:
     new = [sys.executable, "-m", "lakeward", "plugins", "new", "--kind", kind, "my-own"]
     assert run(new, tmp_path, wheels).returncode == 0
-    project = tmp_path / f"lakeward-{kind}-my-own"
+    role = kind.removeprefix("log-")
+    project = tmp_path / f"lakeward-{role}-my-own"
     code = [path for path in (project / "src").rglob("*.py") if path.name != "__init__.py"]
     assert len(code) == 1
 
@@ -141,5 +142,5 @@ def test_tox_passes_in_a_new_project(tmp_path: Path, wheels: Path, kind: str) ->
     assert re.search(r"\d\d passed", done.stdout), done.stdout
     assert re.search(r"py3: OK", done.stdout), done.stdout
     # The package that was tested is the installed one.
-    (installed,) = (project / ".tox").glob(f"py3/lib/python*/site-packages/lakeward_{kind}_my_own/plugin.py")
+    (installed,) = (project / ".tox").glob(f"py3/lib/python*/site-packages/lakeward_{role}_my_own/plugin.py")
     assert installed.read_bytes() == code[0].read_bytes()

@@ -46,6 +46,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
         ("lake", "iceberg", "lake 'iceberg' of lakeward-lake-iceberg"),
         ("source", "embedded", "source 'embedded' of lakeward-source-embedded"),
         ("source", "fluss", "source 'fluss' of lakeward-source-fluss"),
+        ("log-source", "fluss", "source 'fluss' of lakeward-source-fluss"),
     ],
 )
 def test_the_name_of_a_plugin_of_ours_is_taken_whether_it_is_installed_or_not(

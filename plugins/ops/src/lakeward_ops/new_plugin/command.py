@@ -22,6 +22,7 @@ _USE = {
     "wrapper": '[lease] wrappers = ["metrics", "{name}"]',
     "lake": '[lake] type = "{name}"',
     "source": '[source] type = "{name}"',
+    "log-source": '[source] type = "{name}"',
 }
 
 
@@ -34,10 +35,10 @@ _USE = {
 @with_common_options
 @pass_invocation
 def new(invocation: Invocation, *, kind: str, name: str, directory: Path | None) -> None:
-    """Write a new plugin NAME into DIR: a lease backend, a lease wrapper, a lake or a source.
+    """Write a new plugin NAME into DIR: a lease backend, a lease wrapper, a lake, a source, or a source of logs alone.
 
     It is a package that works, with the conformance suite as its tests, which pass before you change anything, and a
-    workflow that runs them. DIR is lakeward-KIND-NAME unless given.
+    workflow that runs them. DIR is lakeward-KIND-NAME unless given (lakeward-source-NAME for a log-source).
     """
     _check_name(kind, name)
     directory = directory or Path(distribution_of(kind, name))

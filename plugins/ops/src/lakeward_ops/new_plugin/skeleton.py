@@ -24,6 +24,7 @@ KINDS = {
     "wrapper": _Kind("lease wrapper", "Wrapper", ("prometheus-client>=0.20",), WRAPPER_GROUP),
     "lake": _Kind("lake", "LakePlugin", ("pyarrow>=20",), LAKE_GROUP),
     "source": _Kind("source", "SourcePlugin", ("pyarrow>=20",), SOURCE_GROUP),
+    "log-source": _Kind("source of logs", "SourcePlugin", ("pyarrow>=20",), SOURCE_GROUP),
 }
 _WIDTH = 120
 """Characters of a line, as `pyproject.toml` of the new package has it."""
@@ -37,7 +38,12 @@ ignore_missing_imports = true
 
 def distribution_of(kind: str, name: str) -> str:
     """Return the name of the distribution of a plugin of a kind, a key of `KINDS`."""
-    return f"lakeward-{kind}-{name}"
+    return f"lakeward-{_role(kind)}-{name}"
+
+
+def _role(kind: str) -> str:
+    """Return what a plugin of a kind is to the service: a source of logs is a source, and named as one."""
+    return kind.rpartition("-")[2]
 
 
 def skeleton(kind: str, name: str) -> dict[str, str]:
@@ -45,12 +51,12 @@ def skeleton(kind: str, name: str) -> dict[str, str]:
 
     `kind` is a key of `KINDS`; `name` is what the configuration will name: lower-case letters, digits and `-`.
     """
-    made = KINDS[kind]
-    module = f"{kind}_{name.replace('-', '_')}"
+    made, role = KINDS[kind], _role(kind)
+    module = f"{role}_{name.replace('-', '_')}"
     package = f"lakeward_{module}"
     class_name = "".join(part.capitalize() for part in name.split("-"))
     names = {
-        "kind": kind,
+        "kind": role,
         "group": made.group,
         "metric": name.replace("-", "_"),
         "title": made.title,
@@ -61,7 +67,7 @@ def skeleton(kind: str, name: str) -> dict[str, str]:
         "package": package,
         "dependencies": ", ".join(f'"{one}"' for one in ("lakeward>=0.1,<0.2", *made.dependencies)),
         "class_name": class_name + made.ending,
-        "options_name": f"{class_name}{kind.capitalize()}Options",
+        "options_name": f"{class_name}{role.capitalize()}Options",
         "lake_class": f"{class_name}Lake",
         "writer_class": f"{class_name}LakeWriter",
         "source_class": f"{class_name}Source",
