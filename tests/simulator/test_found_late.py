@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
+
 from lakeward.coordinator.checkpoints.contents import CheckpointContents
 from lakeward.machines.rounds import FinishRoundEarly
 from lakeward.model.checkpoints import CheckpointState
 from lakeward_simulator.case import TABLE
+from lakeward_simulator.scenario import run_seed
 from lakeward_simulator.scheduler import FENCE_S
 
 if TYPE_CHECKING:
@@ -345,3 +348,16 @@ def test_a_step_takes_nothing_back_of_what_an_earlier_one_has_committed(case: Ca
     case.until(lambda: not newest.issuperset(case.metadata))
     assert not job.progress.results  # nobody has said that finish again
     case.rest()
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(2010904, id="a delete of a checkpoint takes effect after a round went on from it"),
+        pytest.param(2007520, id="a slow start writes its journal after a later one has committed its letters"),
+        pytest.param(2058389, id="a table is made anew while letters of the old one wait"),
+        pytest.param(2010637, id="letters of an earlier round have the id of a round of ours"),
+    ],
+)
+def test_what_a_hundred_thousand_seeds_found_holds(seed: int) -> None:
+    assert run_seed(seed).failures == []

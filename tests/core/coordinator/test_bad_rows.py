@@ -27,7 +27,7 @@ from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.round_journal import JournalStore, RoundJournal
 from lakeward.storage.small_files import SmallFiles
 from lakeward.subtask.run import run_subtask
-from lakeward_service_kit.checkpoint_values import FIRST, SECOND
+from lakeward_service_kit.checkpoint_values import FIRST, SECOND, THIRD
 from lakeward_service_kit.held_source import HeldSource
 from lakeward_service_kit.jobs import ThreadJobs
 from lakeward_service_kit.service_world import SCHEMA, let_writes_end
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
+    from lakeward.model.identity import Incarnation
+    from lakeward.model.tables import TableSpec
     from lakeward_service_kit.service_world import World
 
 ROWS = 40
@@ -297,21 +299,55 @@ def test_dead_letters_are_refused_where_the_source_has_a_table_of_their_name(wor
     assert ids(world, other) == list(range(5))
 
 
-def test_letters_of_an_overtaken_start_that_came_after_a_look_at_another_table_are_found(world: World) -> None:
-    """Until a table has this start's stamp, an earlier one may commit to it, and write its journal."""
-    store, lake = JournalStore(SmallFiles(str(world.directory / "state")), "svc"), world.lake
-    source, clock = EmbeddedSource(world.store), FakeClock()
-    rewriter = LetterRewriter(lake, FolderLakePlugin)
-    ours = LetterCommitter(SECOND, source, lake, store, Committer(source, lake, clock), rewriter)
-    ours.finish(log_table(path=TablePath("t", "other"), table_id=1))
+def letter_committer(world: World, store: JournalStore, us: Incarnation) -> LetterCommitter:
+    source, lake = EmbeddedSource(world.store), world.lake
+    committer = Committer(source, lake, FakeClock())
+    return LetterCommitter(us, source, lake, store, committer, LetterRewriter(lake, FolderLakePlugin))
 
-    table, round_id = log_table(path=TablePath("t", "bad"), table_id=7), RoundId(FIRST, 7, 3, 1)
+
+def landed_without_letters(world: World, store: JournalStore) -> tuple[TableSpec, RoundJournal]:
+    """Commit a round of the first start whose journal names letters; return its table and the journal."""
+    lake, table, round_id = world.lake, log_table(path=TablePath("t", "bad"), table_id=7), RoundId(FIRST, 7, 3, 1)
     lake.open_table(table, FIRST)
     lake.stamp(table.path, FIRST)
     of_letters = LakeFile("letters.arrow", KIND, 2, 100)
     journal = RoundJournal.begun(round_id, table.path, None, None, "prefix")
-    store.write(replace(journal, letters=pending(1, {TableBucket(7, None, 0): 9}, [of_letters])))
+    journal = replace(journal, letters=pending(1, {TableBucket(7, None, 0): 9}, [of_letters]))
+    store.write(journal)
     lake.commit(CommitRequest(table.path, 7, FIRST, round_id, 1, lake.new_ids(table.path), None, (), {}, None))
+    return table, journal
+
+
+@pytest.mark.parametrize("later_commit", [False, True])
+def test_letters_that_a_later_start_has_committed_are_not_again_where_a_slow_start_writes_its_journal_after_that(
+    world: World, later_commit: bool
+) -> None:
+    store, lake = JournalStore(SmallFiles(str(world.directory / "state")), "svc"), world.lake
+    table, journal = landed_without_letters(world, store)
+    lake.stamp(table.path, SECOND)
+    letter_committer(world, store, SECOND).finish(table)
+    if later_commit:
+        head, round_id = lake.head(table.path), RoundId(SECOND, 7, 3, 1)
+        assert head is not None
+        assert head.commit is not None
+        base = head.commit.snapshot_id
+        lake.commit(CommitRequest(table.path, 7, SECOND, round_id, 1, lake.new_ids(table.path), base, (), {}, None))
+        lake.stamp(path_of(table.path), THIRD)
+    store.write(journal)  # that of the first start, which says nothing of the second one
+    sent: list[CommitRequest] = []
+    lake.before_commit = sent.append
+    lake.stamp(table.path, THIRD)
+    letter_committer(world, store, THIRD).finish(table)
+    assert sent == []
+
+
+def test_letters_of_an_overtaken_start_that_came_after_a_look_at_another_table_are_found(world: World) -> None:
+    """Until a table has this start's stamp, an earlier one may commit to it, and write its journal."""
+    store, lake = JournalStore(SmallFiles(str(world.directory / "state")), "svc"), world.lake
+    ours = letter_committer(world, store, SECOND)
+    ours.finish(log_table(path=TablePath("t", "other"), table_id=1))
+
+    table, _ = landed_without_letters(world, store)
     lake.stamp(table.path, SECOND)
     ours.finish(table)
     assert lake.find(path_of(table.path), RoundId(SECOND, 7, 3, 1), 0) is not None
@@ -327,9 +363,7 @@ def test_the_journals_are_read_once_for_a_table_of_which_none_names_letters(worl
             return super().list()
 
     store = Counted(SmallFiles(str(world.directory / "state")), "svc")
-    source = EmbeddedSource(world.store)
-    rewriter = LetterRewriter(world.lake, FolderLakePlugin)
-    ours = LetterCommitter(SECOND, source, world.lake, store, Committer(source, world.lake, FakeClock()), rewriter)
+    ours = letter_committer(world, store, SECOND)
     table = log_table(path=TablePath("t", "bad"), table_id=7)
     for _ in range(3):
         ours.finish(table)

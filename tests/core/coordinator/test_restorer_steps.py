@@ -105,6 +105,23 @@ def test_of_several_checkpoints_the_newest_one_is_gone_on_from_and_an_older_one_
     assert found() == older
 
 
+def test_files_of_a_checkpoint_that_was_gone_on_from_stay_until_a_commit_lands_though_it_is_deleted_late(
+    tmp_path: Path,
+) -> None:
+    """A delete that got no answer may take effect once the next round has begun."""
+    ref, table = reference(), log_table(path=PATH, table_id=7)
+    store, lake = CheckpointFiles(SmallFiles(str(tmp_path / "state")), FakeClock()), FolderLake(tmp_path)
+    lake.open_table(table, FIRST)
+    store.complete(ref, structs.replace(round_snapshot(ref), finished=()), (), None)
+    restorer = Restorer(store, lake, FIRST, KnownCheckpoints())
+    restored = restorer.find(table, LakeHead(PATH, 7, "w", None, FIRST, None, None), exchange=False)
+    assert restored is not None
+    store.delete(ref)
+    assert restorer.named(7) == restored.state.paths() != frozenset()
+    restorer.known.landed(7)
+    assert restorer.named(7) == frozenset()
+
+
 @pytest.mark.parametrize(
     ("names", "wrong"),
     [

@@ -26,20 +26,14 @@ VERSIONS = {_VERSION: 1, _OF_ANOTHER_NAME: 1}
 class PendingLetters(msgspec.Struct, frozen=True, omit_defaults=True):
     """Dead letters that follow a commit of their table, whose `step` is that of the round, into a table of their own.
 
-    `files` are as that table's lake has them, `offsets` those of the commit, as `stored_offsets` makes them. `tried_by`
-    are the later starts that have tried to commit them, `commits` uuid and snapshot id of each commit that was tried.
+    `files` are as that table's lake has them, `offsets` those of the commit, as `stored_offsets` makes them. `commits`
+    are uuid and snapshot id of each commit that was tried.
     """
 
     step: int
     files: tuple[LakeFile, ...]
     offsets: tuple[tuple[int | None, int, int], ...]
-    tried_by: tuple[str, ...] = ()
     commits: tuple[tuple[str, int], ...] = ()
-
-    @property
-    def tries(self) -> tuple[Incarnation, ...]:
-        """The later starts."""
-        return tuple(map(Incarnation.parse, self.tried_by))
 
     def with_try(self, ids: CommitIds) -> PendingLetters:
         """Return them with another commit that is about to be sent."""

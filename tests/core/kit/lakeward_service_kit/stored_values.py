@@ -131,9 +131,7 @@ STATE = ServiceState(
     lease_ids=(f"{START}-1", "svc-1-00000000000000bb-3"),
     invalidated={7: "10 records were read; 9 rows are in its files"},
 )
-LETTERS = PendingLetters(
-    2, (structs.replace(FILE, path="w/letters/a.parquet"),), ((None, 0, 900),), (str(START),), (("00ff", 17),)
-)
+LETTERS = PendingLetters(2, (structs.replace(FILE, path="w/letters/a.parquet"),), ((None, 0, 900),), (("00ff", 17),))
 JOURNAL = structs.replace(
     RoundJournal.begun(RoundId(START, 7, 3, 1), PATH, 2**62, 2**61, "w/data/round"),
     commits=(("00ff", 17), ("01ff", 2**60)),

@@ -31,6 +31,9 @@ class TableCheckpoints:
     """What the checkpoint which the next round would go on from still has to read."""
     changes: int = 0
     """So often `needed` was said."""
+    gone_on_from: frozenset[str] = frozenset()
+    """Paths of the files of checkpoints that rounds went on from, until a commit lands. They may commit them whatever
+    becomes of the checkpoint: a delete of it that got no answer may take effect at any time."""
     is_missing: bool = False
     """Whether the lake had no such table at the last check; missing at two checks in a row means gone."""
     rejected: dict[CheckpointRef, str] = field(default_factory=dict)
@@ -166,6 +169,10 @@ class KnownCheckpoints:
             one = self.of(table_id)
             one.may_exist, one.invalidated = False, ""
         self.need(table_id, ())
+
+    def landed(self, table_id: int) -> None:
+        """Note that a table's newest round has committed: no round before it may commit any more."""
+        self.of(table_id).gone_on_from = frozenset()
 
     def forget(self, table_id: int) -> None:
         """Forget a table that the source has dropped, and whose checkpoints were deleted."""

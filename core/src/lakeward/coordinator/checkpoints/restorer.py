@@ -143,6 +143,7 @@ class Restorer:
             found = known.rejected.get(info.ref) or self._look(info, table, head, exchange=exchange)
             found = known.invalidated or found  # it may have been invalidated meanwhile
             if isinstance(found, RestoredRound):
+                known.gone_on_from |= found.state.paths()
                 self.known.need(table.table_id, found.state.enumeration().snapshots)
                 return found
             self._drop(info.ref, found)
@@ -166,12 +167,12 @@ class Restorer:
         self.known.forget(table_id)
 
     def named(self, table_id: int) -> frozenset[str]:
-        """Return the paths of all data files that completed checkpoints of a table reference.
+        """Return the paths of files that completed checkpoints of a table reference, or its rounds went on with.
 
         Raises:
             StorageError: the store cannot be read: nothing may be deleted.
         """
-        names: set[str] = set()
+        names = set(self.known.of(table_id).gone_on_from)
         for info in self._of(table_id):
             if info.state is CheckpointState.COMPLETE:
                 try:

@@ -306,8 +306,7 @@ class Cleaner:
         """Delete one journal's files if its time has come, or start its time. `taken`: tables stamped in this call."""
         now, swept, table_id = self._clock.wall_ms(), journal.swept_ms, journal.round_id.table_id
         table = journal.in_lake, table_id
-        # Dead letters that may wait for their commit stay: nobody has looked whether that of their table has landed.
-        gone = swept is None and journal.letters is None and is_gone(journal.path, table_id)
+        gone = swept is None and not self._letters_wait(journal) and is_gone(journal.path, table_id)
         if gone or (swept is not None and swept > now):  # the clock was set back: start its time again
             missing = now if gone and self._look(journal) is LakeTableState.MISSING else None
             self._write_swept(structs.replace(journal, swept_ms=now, missing_ms=missing))
@@ -318,6 +317,13 @@ class Cleaner:
                 self._take_over(*table)
                 taken.add(table)
             self._sweep(journal, is_gone)
+
+    def _letters_wait(self, journal: RoundJournal) -> bool:
+        """Return whether dead letters may wait for their commit: nobody has looked whether that of their table landed.
+
+        Where another table has taken the name of theirs, nobody can look any more.
+        """
+        return journal.letters is not None and self._look(journal) is not LakeTableState.ANOTHER
 
     def _sweep(self, journal: RoundJournal, is_gone: Callable[[TablePath, int], bool] = _still_there) -> None:
         now = self._clock.wall_ms()

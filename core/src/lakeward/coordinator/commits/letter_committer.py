@@ -96,10 +96,7 @@ class LetterCommitter:
         if self._found(journal, letters, head):
             return self._landed(journal, letters, head)
         us, theirs = self._incarnation, journal.round_id
-        ours = us == theirs.incarnation
-        if not ours and str(us) not in letters.tried_by:
-            letters = structs.replace(letters, tried_by=(*letters.tried_by, str(us)))
-        tried = letters
+        ours, tried = us == theirs.incarnation, letters
 
         def add_ids(ids: CommitIds) -> None:
             nonlocal tried
@@ -140,8 +137,11 @@ class LetterCommitter:
 
         Letters of rounds are committed, those that were replayed are taken out; the table's stamp is this start's. A
         commit that has not landed may still do so, until a later one has: its letters stay in the journal until then,
-        and go with the round's other files. Those of a lake table that this table had before are left: its rows are
-        read anew. Raises as `commit` and `take_out`.
+        and go with the round's other files. A journal whose commit is not our newest one of the table is left as well:
+        no later one was sent before its letters had landed, and an earlier start that is slow may write the journal
+        again after that. So are those of a lake table that this table had before: its rows are read anew.
+
+        Raises as `commit` and `take_out`.
         """
         if table.path in self._none_wait:
             return
@@ -150,9 +150,11 @@ class LetterCommitter:
         waiting = [one for one in of_table if one.letters is not None or one.replayed]
         if not waiting:
             self._none_wait.add(table.path)
+            return
+        newest = _newest_of_ours(self._lake.head(in_lake))
         for journal in waiting:
             step = REPLAY_STEP if journal.letters is None else journal.letters.step
-            if self._lake.find(in_lake, journal.round_id, step) is None:
+            if newest != (journal.round_id.incarnation, journal.round_id.name, step):
                 continue
             if journal.letters is not None:
                 _log.info("commits the dead letters of an earlier round", round=str(journal.round_id))
@@ -170,11 +172,20 @@ class LetterCommitter:
         return structs.replace(journal, letters=None)
 
     def _found(self, journal: RoundJournal, letters: PendingLetters, head: LakeHead) -> bool:
-        """Return whether they have landed. The stamp is this start's, so that no earlier try of another one can."""
-        found, theirs = self._lake.find, journal.round_id
-        tried = (RoundId(one, theirs.table_id, theirs.epoch, theirs.number) for one in letters.tries)
-        return found(head.path, theirs, letters.step) is not None or any(
-            found(head.path, round_id, _RECOVERED) is not None for round_id in tried
+        """Return whether they have landed. The stamp is this start's, so that no earlier try of another one can.
+
+        No commit of letters came after them, so one by which a later start has recovered them is the newest: what a
+        journal says of that, a slow write of an earlier start may have replaced.
+        """
+        theirs = journal.round_id
+        if self._lake.find(head.path, theirs, letters.step) is not None:
+            return True
+        newest = head.commit
+        return (
+            newest is not None
+            and newest.incarnation is not None
+            and newest.incarnation.succeeds(theirs.incarnation)
+            and (newest.round_name, newest.step) == (theirs.name, _RECOVERED)
         )
 
     def _check_free(self, table: TablePath, path: TablePath) -> None:
@@ -187,3 +198,9 @@ class LetterCommitter:
             "rename that one, or set another on_bad_row"
         )
         raise SchemaMismatchError(message)
+
+
+def _newest_of_ours(head: LakeHead | None) -> tuple[Incarnation | None, str | None, int | None] | None:
+    """Return the start, the round and the step of the newest commit that a service of ours made of a table."""
+    commit = None if head is None else head.own or head.commit
+    return None if commit is None else (commit.incarnation, commit.round_name, commit.step)

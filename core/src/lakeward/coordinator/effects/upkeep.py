@@ -152,6 +152,8 @@ class Upkeep:
             table = self._tables.get(table_id)
             if table is not None and table.newest_round == round_id.number:
                 self._restorer.drop_all(table_id, "its round has nothing left to commit")
+                if landed:
+                    self._restorer.known.landed(table_id)
             if landed:
                 self._cleaner.after_commit(path, round_id, due.lake_path)
 
