@@ -18,7 +18,7 @@ from lakeward.coordinator.commits.letter_rewriter import LetterRewriter
 from lakeward.errors import CorruptFileError, LakeError, RowError
 from lakeward.model.checkpoints import CheckpointState
 from lakeward.model.dead_letters import KIND, path_of
-from lakeward.model.identity import RoundId
+from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.results import CommitRequest, LakeFile
 from lakeward.model.settings import TableSettings
 from lakeward.model.tables import TableBucket, TablePath
@@ -42,11 +42,12 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-    from lakeward.model.identity import Incarnation
+    from lakeward.model.results import LakeHead
     from lakeward.model.tables import TableSpec
     from lakeward_service_kit.service_world import World
 
 ROWS = 40
+OTHER = Incarnation("other", 1500, "00000000000000dd")
 LAYOUTS = pytest.mark.parametrize(
     "layout",
     [{}, *({"lake_partition": ("truncate(10, id)",), "exchange": route} for route in ("none", "hash"))],
@@ -314,63 +315,55 @@ def landed_without_letters(world: World, store: JournalStore) -> tuple[TableSpec
     journal = RoundJournal.begun(round_id, table.path, None, None, "prefix")
     journal = replace(journal, letters=pending(1, {TableBucket(7, None, 0): 9}, [of_letters]))
     store.write(journal)
-    lake.commit(CommitRequest(table.path, 7, FIRST, round_id, 1, lake.new_ids(table.path), None, (), {}, None))
+    commit_empty(world, table, round_id, None)
     return table, journal
 
 
+def commit_empty(world: World, table: TableSpec, round_id: RoundId, head: LakeHead | None) -> None:
+    base = None if head is None or head.commit is None else head.commit.snapshot_id
+    ids = world.lake.new_ids(table.path)
+    world.lake.commit(CommitRequest(table.path, 7, round_id.incarnation, round_id, 1, ids, base, (), {}, None))
+
+
+@pytest.mark.parametrize("by", [SECOND, OTHER], ids=["a later start", "another service"])
 @pytest.mark.parametrize("later_commit", [False, True])
 def test_letters_that_a_later_start_has_committed_are_not_again_where_a_slow_start_writes_its_journal_after_that(
-    world: World, later_commit: bool
+    world: World, later_commit: bool, by: Incarnation
 ) -> None:
     store, lake = JournalStore(SmallFiles(str(world.directory / "state")), "svc"), world.lake
     table, journal = landed_without_letters(world, store)
-    lake.stamp(table.path, SECOND)
-    letter_committer(world, store, SECOND).finish(table)
+    letter_committer(world, store, by).finish(table, lake.stamp(table.path, by))
+    assert lake.find(path_of(table.path), RoundId(by, 7, 3, 1), 0) is not None
     if later_commit:
-        head, round_id = lake.head(table.path), RoundId(SECOND, 7, 3, 1)
-        assert head is not None
-        assert head.commit is not None
-        base = head.commit.snapshot_id
-        lake.commit(CommitRequest(table.path, 7, SECOND, round_id, 1, lake.new_ids(table.path), base, (), {}, None))
-        lake.stamp(path_of(table.path), THIRD)
-    store.write(journal)  # that of the first start, which says nothing of the second one
+        commit_empty(world, table, RoundId(by, 7, 3, 1), lake.stamp(table.path, by))
+    store.write(journal)  # that of the first start, which says nothing of the other one
     sent: list[CommitRequest] = []
     lake.before_commit = sent.append
-    lake.stamp(table.path, THIRD)
-    letter_committer(world, store, THIRD).finish(table)
+    letter_committer(world, store, THIRD).finish(table, lake.stamp(table.path, THIRD))
     assert sent == []
 
 
-def test_letters_of_an_overtaken_start_that_came_after_a_look_at_another_table_are_found(world: World) -> None:
-    """Until a table has this start's stamp, an earlier one may commit to it, and write its journal."""
-    store, lake = JournalStore(SmallFiles(str(world.directory / "state")), "svc"), world.lake
-    ours = letter_committer(world, store, SECOND)
-    ours.finish(log_table(path=TablePath("t", "other"), table_id=1))
-
-    table, _ = landed_without_letters(world, store)
-    lake.stamp(table.path, SECOND)
-    ours.finish(table)
-    assert lake.find(path_of(table.path), RoundId(SECOND, 7, 3, 1), 0) is not None
-    assert [one.letters for one in store.list()] == [None]
-
-
-def test_the_journals_are_read_once_for_a_table_of_which_none_names_letters(world: World) -> None:
+def test_the_journal_is_read_once_after_another_starts_commit_and_after_each_of_ours_with_letters(
+    world: World,
+) -> None:
     class Counted(JournalStore):
-        looks = 0
+        reads = 0
 
-        def list(self) -> tuple[RoundJournal, ...]:
-            self.looks += 1
-            return super().list()
+        def read_named(self, incarnation: Incarnation, round_name: str) -> RoundJournal | None:
+            self.reads += 1
+            return super().read_named(incarnation, round_name)
 
-    store = Counted(SmallFiles(str(world.directory / "state")), "svc")
+    store, lake = Counted(SmallFiles(str(world.directory / "state")), "svc"), world.lake
+    table, _ = landed_without_letters(world, store)
     ours = letter_committer(world, store, SECOND)
-    table = log_table(path=TablePath("t", "bad"), table_id=7)
+    ours.finish(table, lake.stamp(table.path, SECOND))
+    commit_empty(world, table, RoundId(SECOND, 7, 3, 1), lake.stamp(table.path, SECOND))
     for _ in range(3):
-        ours.finish(table)
-    assert store.looks == 1
+        ours.finish(table, lake.stamp(table.path, SECOND))
+    assert store.reads == 1
     ours.expect(table.path)
-    ours.finish(table)
-    assert store.looks == 2
+    ours.finish(table, lake.stamp(table.path, SECOND))
+    assert store.reads == 2
 
 
 @LAYOUTS

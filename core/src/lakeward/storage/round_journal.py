@@ -121,7 +121,7 @@ _JOURNALS = msgspec.msgpack.Decoder(RoundJournal)
 
 
 class JournalStore:
-    """The journals of one service. Blocking; thread-safe."""
+    """The journals of one service, the only one whose journals are listed. Blocking; thread-safe."""
 
     def __init__(self, files: SmallFiles, service: str) -> None:
         self._files = files
@@ -137,7 +137,11 @@ class JournalStore:
         Raises:
             CorruptFileError: it is damaged.
         """
-        name = self._name(round_id)
+        return self.read_named(round_id.incarnation, round_id.name)
+
+    def read_named(self, incarnation: Incarnation, round_name: str) -> RoundJournal | None:
+        """Return the journal of a round of any service of the same state root. Returns and raises as `read`."""
+        name = f"{incarnation.service}/{incarnation}/{round_name}/{FILE}"
         data = self._files.read(name)
         return None if data is None else decode(data, self._files.path(name))
 
@@ -159,7 +163,7 @@ class JournalStore:
         self._files.delete(self._name(journal.round_id))
 
     def _name(self, round_id: RoundId) -> str:
-        return f"{self._service}/{round_id.incarnation}/{round_id.name}/{FILE}"
+        return f"{round_id.incarnation.service}/{round_id.incarnation}/{round_id.name}/{FILE}"
 
 
 def encode(journal: RoundJournal) -> bytes:

@@ -65,12 +65,12 @@ class LetterCommitter:
         self._journals = journals
         self._committer = committer
         self._rewriter = rewriter
-        self._none_wait: set[TablePath] = set()
-        """Tables of which no journal names letters: looked up after this start's stamp, so no earlier one adds any."""
+        self._expected: set[TablePath] = set()
+        """Tables of which this start has sent a commit with letters, which may wait."""
 
     def expect(self, path: TablePath) -> None:
         """Note that a commit of a table is about to be sent whose journal names letters."""
-        self._none_wait.discard(path)
+        self._expected.add(path)
 
     def open(self, table: TableSpec) -> LakeHead:
         """Create the table of a table's dead letters if there is none, and stamp it.
@@ -111,7 +111,7 @@ class LetterCommitter:
                 incarnation=us,
                 table=dead_letters.table_of(table),
                 files=letters.files,
-                offsets={TableBucket(theirs.table_id, partition, one): at for partition, one, at in letters.offsets},
+                offsets=_offsets(theirs.table_id, letters),
                 journal=add_ids,
                 may_commit=may_commit,
                 registered=False,
@@ -132,36 +132,32 @@ class LetterCommitter:
         self._journals.write(done)
         return done
 
-    def finish(self, table: TableSpec) -> None:
-        """Do what earlier rounds and replays of a table have left whose own commits have landed.
+    def finish(self, table: TableSpec, head: LakeHead) -> None:
+        """Do what the newest round or replay of a table has left undone, whose own commit has landed.
 
-        Letters of rounds are committed, those that were replayed are taken out; the table's stamp is this start's. A
-        commit that has not landed may still do so, until a later one has: its letters stay in the journal until then,
-        and go with the round's other files. A journal whose commit is not our newest one of the table is left as well:
-        no later one was sent before its letters had landed, and an earlier start that is slow may write the journal
-        again after that. So are those of a lake table that this table had before: its rows are read anew.
-
-        Raises as `commit` and `take_out`.
+        Letters of a round are committed, those that were replayed are taken out. `head` is the table's, with this
+        start's stamp. Only the newest commit that is a service's of ours can have letters that wait: none is sent
+        before those of the one below have landed, be they another service's of this state root. What other journals say
+        is out of date, as a slow write of an earlier start may be, or is of a commit that has not landed: those letters
+        go with the round's other files. Raises as `commit` and `take_out`.
         """
-        if table.path in self._none_wait:
+        newest, us = head.own or head.commit, self._incarnation
+        if newest is None or newest.incarnation is None or newest.round_name is None:
             return
-        known, in_lake = self._journals.list(), table.in_lake.path
-        of_table = [one for one in known if (one.in_lake, one.table_id) == (in_lake, table.table_id)]
-        waiting = [one for one in of_table if one.letters is not None or one.replayed]
-        if not waiting:
-            self._none_wait.add(table.path)
+        if newest.incarnation == us and table.path not in self._expected:
             return
-        newest = _newest_of_ours(self._lake.head(in_lake))
-        for journal in waiting:
-            step = REPLAY_STEP if journal.letters is None else journal.letters.step
-            if newest != (journal.round_id.incarnation, journal.round_id.name, step):
-                continue
-            if journal.letters is not None:
-                _log.info("commits the dead letters of an earlier round", round=str(journal.round_id))
-                self._journals.write(self.commit(table, journal, lambda: None))
-            else:
-                _log.info("takes out the dead letters of an earlier replay", round=str(journal.round_id))
-                self.take_out(table, journal, {})
+        journal = self._journals.read_named(newest.incarnation, newest.round_name)
+        if journal is not None and (journal.in_lake, journal.table_id) == (table.in_lake.path, table.table_id):
+            self._finish(table, journal, newest.step)
+        self._expected.discard(table.path)
+
+    def _finish(self, table: TableSpec, journal: RoundJournal, step: int | None) -> None:
+        if journal.letters is not None and journal.letters.step == step:
+            _log.info("commits the dead letters of an earlier round", round=str(journal.round_id))
+            self._journals.write(self.commit(table, journal, lambda: None))
+        elif journal.letters is None and journal.replayed:
+            _log.info("takes out the dead letters of an earlier replay", round=str(journal.round_id))
+            self.take_out(table, journal, {})
 
     def _landed(self, journal: RoundJournal, letters: PendingLetters, head: LakeHead) -> RoundJournal:
         """Delete what tries have left of which another one has landed; return the journal without the letters."""
@@ -174,8 +170,8 @@ class LetterCommitter:
     def _found(self, journal: RoundJournal, letters: PendingLetters, head: LakeHead) -> bool:
         """Return whether they have landed. The stamp is this start's, so that no earlier try of another one can.
 
-        No commit of letters came after them, so one by which a later start has recovered them is the newest: what a
-        journal says of that, a slow write of an earlier start may have replaced.
+        No commit of letters came after them, so one by which another start has recovered them is the newest, and has
+        their offsets. What a journal says of that, a slow write of an earlier start may have replaced.
         """
         theirs = journal.round_id
         if self._lake.find(head.path, theirs, letters.step) is not None:
@@ -183,9 +179,8 @@ class LetterCommitter:
         newest = head.commit
         return (
             newest is not None
-            and newest.incarnation is not None
-            and newest.incarnation.succeeds(theirs.incarnation)
             and (newest.round_name, newest.step) == (theirs.name, _RECOVERED)
+            and (newest.offsets is None or dict(newest.offsets) == _offsets(theirs.table_id, letters))
         )
 
     def _check_free(self, table: TablePath, path: TablePath) -> None:
@@ -200,7 +195,5 @@ class LetterCommitter:
         raise SchemaMismatchError(message)
 
 
-def _newest_of_ours(head: LakeHead | None) -> tuple[Incarnation | None, str | None, int | None] | None:
-    """Return the start, the round and the step of the newest commit that a service of ours made of a table."""
-    commit = None if head is None else head.own or head.commit
-    return None if commit is None else (commit.incarnation, commit.round_name, commit.step)
+def _offsets(table_id: int, letters: PendingLetters) -> dict[TableBucket, int]:
+    return {TableBucket(table_id, partition, bucket): offset for partition, bucket, offset in letters.offsets}

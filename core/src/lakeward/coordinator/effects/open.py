@@ -113,7 +113,7 @@ class TableOpener:
         )
         context = start()
         self._alike.look(context.table)
-        self._replayer.finish(context.table)
+        self._replayer.finish(context.table, context.head)
         # The stamp as it was before this start's; the newest commit as of now, for one may have landed since.
         head = None if before is None else replace(before, commit=context.head.commit)
         exchange = context.layout.exchange is ExchangeMode.HASH

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lakeward.model.dead_letters import LetterFilter
     from lakeward.model.identity import RoundId
     from lakeward.model.replays import Replayed
-    from lakeward.model.results import CommitIds
+    from lakeward.model.results import CommitIds, LakeHead
     from lakeward.model.settings import Settings
     from lakeward.model.tables import TablePath, TableSpec
     from lakeward.ports import Lake, Source
@@ -87,9 +87,9 @@ class LetterReplayer:
         """Return which letters of a table are to be replayed, and forget it; None: nobody asks."""
         return self._asked.pop(path, None)
 
-    def finish(self, table: TableSpec) -> None:
+    def finish(self, table: TableSpec, head: LakeHead) -> None:
         """See `LetterCommitter.finish`."""
-        self._letters.finish(table)
+        self._letters.finish(table, head)
 
     def write(self, replay_id: RoundId, context: RoundContext, wanted: LetterFilter) -> WrittenReplay | None:
         """Write the rows that fit before a round of their table, which is opened; None where there are no letters.
