@@ -120,6 +120,17 @@ KILLERS: Mapping[Callable[[pytest.MonkeyPatch], None], str] = {
         f"{_WORDS}a_split_that_ends_between_the_trigger_and_its_part_is_in_the_part_as_done"
     ),
     shells.keeps_tables_that_nobody_knows_of: f"{_RESTART}a_table_handed_to_an_overtaken_start_is_given_back",
+    seams.counts_no_result_that_nobody_sends_again: (
+        f"{_BOOKS}a_word_to_be_sent_again_counts_with_its_files_once_the_attempt_that_had_it_is_gone"
+    ),
+    seams.protects_what_the_store_lists_alone: (
+        "tests/core/coordinator/test_restorer_steps.py"
+        "::test_files_of_a_checkpoint_that_was_gone_on_from_stay_until_a_commit_lands_though_it_is_deleted_late"
+    ),
+    seams.believes_the_journal_of_letters: (
+        "tests/core/coordinator/test_bad_rows.py"
+        "::test_letters_that_a_later_start_has_committed_are_not_again_where_a_slow_start_writes_its_journal_after_that"
+    ),
     seams.releases_with_each_finish: f"{_CASES}two_coordinators_after_one_failover_tier_each_record_once",
     seams.launches_before_the_journal: f"{_CASES}offsets_that_an_old_coordinator_rewinds_are_put_right",
     seams.acknowledges_a_part_before_it_is_written: f"{_WORDS}a_part_that_the_store_refuses_is_declined",

@@ -15,6 +15,7 @@ from lakeward.coordinator.checkpoints.restorer import Restorer
 from lakeward.coordinator.commits.cleaner import Cleaner
 from lakeward.coordinator.commits.committer import Committer
 from lakeward.coordinator.commits.fence import CommitFence
+from lakeward.coordinator.commits.letter_committer import LetterCommitter
 from lakeward.coordinator.commits.round_committer import RoundCommitter
 from lakeward.coordinator.effects import open as opening
 from lakeward.coordinator.effects.launch import Launching
@@ -54,9 +55,10 @@ if TYPE_CHECKING:
     from lakeward.machines.transport.channel import ChannelKey
     from lakeward.model.checkpoints import CheckpointRef
     from lakeward.model.events import Envelope
+    from lakeward.model.results import LakeHead
     from lakeward.model.settings import TableSettings
     from lakeward.ports import Connection
-    from lakeward.storage.round_journal import RoundJournal
+    from lakeward.storage.round_journal import PendingLetters, RoundJournal
 
 # --- when snapshots, journals and answers come ---------------------------------------------------------------------
 
@@ -441,7 +443,36 @@ def reads_new_buckets_from_their_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "enumerate_splits", enumerate_late)
 
 
+def counts_no_result_that_nobody_sends_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The result of a checkpoint that a lost attempt was to send again is done, and in no file of the round."""
+    monkeypatch.setattr(RoundProgress, "accept_restored", lambda *_: None)
+
+
+def protects_what_the_store_lists_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that a round goes on with are deleted once the delete of its checkpoint takes effect."""
+    original = Restorer.named
+
+    def named(self: Restorer, table_id: int) -> frozenset[str]:
+        self.known.landed(table_id)
+        return original(self, table_id)
+
+    monkeypatch.setattr(Restorer, "named", named)
+
+
+def believes_the_journal_of_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Letters that another start has committed are committed again where a slow write brings their journal back."""
+    original = LetterCommitter._found
+
+    def found(self: LetterCommitter, journal: RoundJournal, letters: PendingLetters, head: LakeHead) -> bool:
+        return original(self, journal, letters, replace(head, commit=None))
+
+    monkeypatch.setattr(LetterCommitter, "_found", found)
+
+
 SEAMS = (
+    counts_no_result_that_nobody_sends_again,
+    protects_what_the_store_lists_alone,
+    believes_the_journal_of_letters,
     looks_at_no_count_of_buckets,
     reads_new_buckets_from_their_end,
     releases_with_each_finish,
