@@ -112,7 +112,7 @@ def test_every_command_finds_the_lake_table_of_the_configured_name(named: Named)
         assert named.tier() == {}
     assert named.ids("all") == good(20)
     (line,) = named.document("tables", "list")["tables"]
-    assert (line["tiered"], line["lag_rows"]) == (20, 0)
+    assert (line["tiered"], line["lag_rows"], line["lake_table"]) == (20, 0, "sales.all")
     verified = named.document("verify", "t.orders")
     assert (verified["equal"], verified["lake_rows"], verified["dead_letters"]) == (True, 18, 2)
     for table in ("t.orders", "sales.all"):

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from lakeward.model.splits import LogSplit
+    from lakeward.model.status import ReplayReport, ServiceReport
     from lakeward.ports import SourceBatch
 
 from lakeward_service_kit.service_world import World
@@ -116,7 +117,13 @@ def test_a_letter_whose_row_still_does_not_fit_stays_with_its_reason(world: Worl
     world.once(mirrors=True)
     assert [row["column_name"] for row in letters(world, path)] == ["name", "name"]
     rules(world, columns=MENDED)
-    replay(world, path, lambda: len(letters(world, path)) == 1)
+    said: list[ReplayReport] = []
+
+    def hear(report: ServiceReport) -> None:
+        said.extend(table.replay for table in report.tables if table.replay is not None)
+
+    replay(world, path, lambda: bool(said), {"on_report": hear})
+    assert (said[0].put_in, said[0].stay, said[0].reason) == (1, 1, "")
     (left,) = letters(world, path)
     assert (left["offset"], left["column_name"], left["code"]) == (1, "note", RowError.code)
     assert "offset 1, column 'note': expected a value of type string" in left["cause"]

@@ -8,7 +8,14 @@ import msgspec
 from msgspec.structs import replace
 
 from lakeward.model.secrets import MASK, SecretTexts
-from lakeward.model.status import CheckpointReport, LakeAway, ServiceReport, TableCondition, UpkeepReport
+from lakeward.model.status import (
+    CheckpointReport,
+    LakeAway,
+    ReplayReport,
+    ServiceReport,
+    TableCondition,
+    UpkeepReport,
+)
 from lakeward.observe.masking import masked_report, masked_round
 from lakeward_service_kit.example_reports import REPORT, ROUND, TABLE
 
@@ -24,6 +31,7 @@ def test_no_text_of_a_report_has_a_secret() -> None:
     aborted = replace(ROUND, reason=TOLD, checkpoint=CheckpointReport(aborted=1, reason=TOLD))
     wrong, upkeep = TableCondition("retrying", TOLD), UpkeepReport("compaction", "failed", 1, 2, 3, 4, reason=TOLD)
     table = replace(TABLE, message=TOLD, failure=TOLD, condition=wrong, round=aborted, upkeep=upkeep)
+    table = replace(table, replay=ReplayReport(reason=TOLD))
     away = LakeAway(1, 2, TOLD)
     told = msgspec.json.encode(replace(REPORT, tables=(table,), lease_message=TOLD, lake_away=away)).decode()
     assert told.count(TOLD) == len(list(_free_texts(msgspec.inspect.type_info(ServiceReport))))

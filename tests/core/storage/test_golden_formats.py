@@ -113,6 +113,7 @@ def old_report() -> ServiceReport:
         offsets={},
     )
     unknown = {"upkeep": None, "counts": None, "layout": "", "unread_kept_s": None, "leased": 0}
+    unknown |= {"lake_table": "", "replay": None}
     table = structs.replace(table, round=running, code="", ended={}, **unknown)
     return structs.replace(REPORT, tables=(table,), lake_away=None, state_free_bytes=None)
 

@@ -185,6 +185,19 @@ class TableCondition(msgspec.Struct, frozen=True):
     since_ms: int | None = None
 
 
+class ReplayReport(msgspec.Struct, frozen=True):
+    """The newest replay of a table's dead letters: so many rows were put in, and so many stay.
+
+    `at_ms` is when the round began that it came before, in milliseconds since 1970. `reason` says why it failed, empty
+    where it did not.
+    """
+
+    put_in: int = 0
+    stay: int = 0
+    reason: str = ""
+    at_ms: int = 0
+
+
 class TableReport(msgspec.Struct, frozen=True):
     """One table as the service sees it. `status` is its phase, `message` says what is wrong, if anything.
 
@@ -238,6 +251,10 @@ class TableReport(msgspec.Struct, frozen=True):
     """Rows that did not fit the lake table and are nowhere in the lake, since the service started."""
     dead_letters: int = 0
     """Rows that did not fit the lake table and are dead letters, since the service started."""
+    lake_table: str = ""
+    """The lake table's name where it is another one, once the table had a round since the service started."""
+    replay: ReplayReport | None = None
+    """None where no dead letters were replayed since the service started."""
 
     @property
     def shown(self) -> TableCondition:

@@ -11,7 +11,7 @@ from lakeward.observe.format import ago, catalog_away, clock_time, count, date_t
 from lakeward.observe.live_status import LiveStatus
 from lakeward.observe.metrics_reference import exported
 from lakeward.observe.observers import ObservedService, OpenObserver
-from lakeward.observe.progress import format_counts, format_exchange, format_upkeep
+from lakeward.observe.progress import format_counts, format_exchange, format_replay, format_upkeep
 from lakeward.observe.round_facts import PHASES, SEQUENTIAL, phases_of, round_facts, why
 from lakeward.observe.services import Services, ServiceSeen, services_beside
 from lakeward.sockets.addresses import is_loopback
@@ -33,6 +33,7 @@ __all__ = [
     "exported",
     "format_counts",
     "format_exchange",
+    "format_replay",
     "format_upkeep",
     "is_loopback",
     "meaning_of",

@@ -26,11 +26,15 @@ def _masked_table(table: TableReport, mask: Callable[[str], str]) -> TableReport
         condition = structs.replace(condition, message=found)
     if upkeep is not None and (found := mask(upkeep.reason)) != upkeep.reason:
         upkeep = structs.replace(upkeep, reason=found)
+    replay = table.replay
+    if replay is not None and (found := mask(replay.reason)) != replay.reason:
+        replay = structs.replace(replay, reason=found)
     last = table.round and masked_round(table.round, mask)
-    same = condition is table.condition and upkeep is table.upkeep and last is table.round
+    same = condition is table.condition and upkeep is table.upkeep and replay is table.replay and last is table.round
     if same and (message, failure) == (table.message, table.failure):
         return table
-    return structs.replace(table, message=message, failure=failure, condition=condition, upkeep=upkeep, round=last)
+    hidden = {"condition": condition, "upkeep": upkeep, "replay": replay, "round": last}
+    return structs.replace(table, message=message, failure=failure, **hidden)
 
 
 def masked_round(found: RoundReport, mask: Callable[[str], str]) -> RoundReport:

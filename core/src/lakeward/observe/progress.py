@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lakeward.model.settings import Settings
-    from lakeward.model.status import ExchangeReport, RoundReport, ServiceReport, TableReport, UpkeepReport
+    from lakeward.model.status import (
+        ExchangeReport,
+        ReplayReport,
+        RoundReport,
+        ServiceReport,
+        TableReport,
+        UpkeepReport,
+    )
     from lakeward.model.upkeep import FileCounts
     from lakeward.ports import Clock
 
@@ -276,6 +283,11 @@ def format_counts(counts: FileCounts) -> str:
     if counts.delete_files:
         said += f", {count(counts.delete_files, 'delete file')} with {count(counts.deleted_rows, 'row')}"
     return said
+
+
+def format_replay(replay: ReplayReport) -> str:
+    """Write what a replay of dead letters did: `3 rows put in, 2 stay`, or why it failed."""
+    return replay.reason or f"{count(replay.put_in, 'row')} put in, {count(replay.stay)} stay"
 
 
 def format_exchange(moved: ExchangeReport) -> str:

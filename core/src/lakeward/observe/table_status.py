@@ -185,6 +185,7 @@ def _without_lake(table: TableSpec, known: TableReport | None, context: StatusCo
         complete_ms=None,
         freshness_s=context.freshness_s(table),
         unread_kept_s=table.unread_kept_s,
+        lake_table="" if table.lake_path is None else str(table.lake_path),
         round=_last_round(known, context),
     )
 

@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakeward.observe.extend import ago, count, date_time, format_counts, seconds
+from lakeward.observe.extend import ago, count, date_time, format_counts, format_replay, seconds
 from lakeward_page.round_page import RoundRow, newest_rounds
 from lakeward_page.sparkline import Sparkline, sparkline
 from lakeward_page.tables_view import RunningRound, TableRow, running_rounds, table_row
@@ -79,20 +79,13 @@ def _facts(row: TableRow, report: ServiceReport, now_ms: int) -> Iterator[tuple[
     yield "Last commit", "\u2013" if table.committed_ms is None else ago(table.committed_ms, now_ms)
     if table.queue_position is not None:
         yield "Place in the queue", f"{table.queue_position:,}."
-    if table.lake_files is not None:
-        yield "Files in the lake", count(table.lake_files)
-    if table.counts is not None:
-        yield "When upkeep was planned", format_counts(table.counts)
-    if table.upkeep is not None:
-        yield "Upkeep", row.upkeep
-    if table.layout:
-        yield "Layout", table.layout
+    yield from _lake_facts(row)
     if table.unread_kept_s is not None:
         yield "The source keeps unread rows for", seconds(table.unread_kept_s)
     ended = ", ".join(f"{number:,} {outcome}" for outcome, number in sorted(table.ended.items()))
     yield "Rounds since the start", ended or count(table.rounds)
     yield "Rows tiered since the start", count(table.rows)
-    yield from _bad_rows(table)
+    yield from _bad_rows(table, now_ms)
     if table.failing_since_ms is not None:
         yield "Fails since", f"{date_time(table.failing_since_ms)}: {table.failure}"
     if table.leased:
@@ -101,10 +94,26 @@ def _facts(row: TableRow, report: ServiceReport, now_ms: int) -> Iterator[tuple[
     yield "Table id", str(table.table_id)
 
 
-def _bad_rows(table: TableReport) -> Iterator[tuple[str, str]]:
+def _lake_facts(row: TableRow) -> Iterator[tuple[str, str]]:
+    table = row.report
+    if table.lake_table:
+        yield "Lake table", table.lake_table
+    if table.lake_files is not None:
+        yield "Files in the lake", count(table.lake_files)
+    if table.counts is not None:
+        yield "When upkeep was planned", format_counts(table.counts)
+    if table.upkeep is not None:
+        yield "Upkeep", row.upkeep
+    if table.layout:
+        yield "Layout", table.layout
+
+
+def _bad_rows(table: TableReport, now_ms: int) -> Iterator[tuple[str, str]]:
     for what, rows in (("Dead letters", table.dead_letters), ("Rows dropped", table.dropped)):
         if rows:
             yield f"{what} since the start", f"{count(rows)}: they do not fit the lake table"
+    if table.replay is not None:
+        yield "Dead letters replayed", f"{ago(table.replay.at_ms, now_ms)}: {format_replay(table.replay)}"
 
 
 def _lag(row: TableRow) -> str:

@@ -25,7 +25,7 @@ from lakeward.model.tables import TablePath
 from lakeward.observe.condition import OK, STATUSES
 from lakeward.observe.control import read_control
 from lakeward.observe.format import ago, count, date_time, seconds, size
-from lakeward.observe.progress import format_counts, format_exchange, format_lag, format_upkeep
+from lakeward.observe.progress import format_counts, format_exchange, format_lag, format_replay, format_upkeep
 from lakeward.observe.table_status import LakeHeads, StatusContext, TableLine, table_status
 
 if TYPE_CHECKING:
@@ -43,7 +43,10 @@ _NAMES = (
     *("table", "service", "status", "since", "phase", "tiered#", "end#", "lag", "complete up to#", "promised#"),
     *("last commit", "last round"),
 )
-_DETAILS = ("last checkpoint", "lake files", "last upkeep", "lake partition", "exchange", "cause", "what to do")
+_DETAILS = (
+    *("last checkpoint", "lake table", "lake files", "last upkeep", "last replay", "lake partition", "exchange"),
+    *("cause", "what to do"),
+)
 IMPOSSIBLE = "impossible"
 
 
@@ -243,9 +246,11 @@ def _row(line: TableLine, now_ms: int, *, services: bool, wide: bool) -> tuple[s
         "never" if report.committed_ms is None else date_time(report.committed_ms),
         _round(report.round),
         _checkpoint(report.round),
+        report.lake_table,
         # Nobody has to know of files as long as no upkeep had anything to do with them.
         "" if report.counts is None or (report.upkeep is None and not wide) else format_counts(report.counts),
         "" if report.upkeep is None else format_upkeep(report.upkeep),
+        "" if report.replay is None else f"{date_time(report.replay.at_ms)}: {format_replay(report.replay)}",
         *_layout(line),
         # Of a table that is well there is nothing to explain.
         condition.message if wide or condition.status != OK or line.exchange == IMPOSSIBLE else "",

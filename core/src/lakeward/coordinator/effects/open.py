@@ -26,6 +26,7 @@ from lakeward.machines.splits import enumerate_splits
 from lakeward.model.column_ids import lake_columns
 from lakeward.model.identity import REPLAY, RoundId
 from lakeward.model.partitioning import ExchangeMode
+from lakeward.model.status import ReplayReport
 from lakeward.storage.commit_records import CommitRecord, lost_commits, stored_offsets
 from lakeward.storage.late_commits import is_accepted, went_back
 
@@ -122,14 +123,14 @@ class TableOpener:
         newest_id = None if newest is None else newest.snapshot_id
         self._cleaner.before_round(path, newest_id, context.table.lake_path)
         if restored is None and (wanted := self._replayer.take(path)) is not None:
-            self._replay(round_id, context, wanted)
-            return start(), None
+            replay = self._replay(round_id, context, wanted)
+            return replace(start(), replay=replay), None
         if restored is not None:
             # The round reads the checkpoint's splits, not what the buckets contain now.
             context = replace(context, enumeration=restored.state.enumeration())
         return context, restored
 
-    def _replay(self, round_id: RoundId, context: RoundContext, wanted: LetterFilter) -> None:
+    def _replay(self, round_id: RoundId, context: RoundContext, wanted: LetterFilter) -> ReplayReport:
         """Replay dead letters; what goes wrong before a commit is for whoever asked, and the round goes on.
 
         Raises as `LetterReplayer.commit`: another round settles first what has landed.
@@ -140,14 +141,15 @@ class TableOpener:
         except LakewardError as error:
             _log.error("dead letters were not replayed; ask again", table=str(path), reason=str(error))
             self._cleaner.end_round(replay_id)
-            return
+            return ReplayReport(reason=str(error))
         if written is None:
-            return
+            return ReplayReport()
         journal = self._replayer.commit(written, round_id)
         try:
             self._cleaner.sweep_prefix(journal, may_have_orphans=True)
         except LakewardError as error:  # the replay is done; the rest is deleted after the next commit
             _log.warning("left-over files stay for now", round=str(replay_id), reason=str(error))
+        return ReplayReport(len(written.found.applied), len(written.found.stay))
 
 
 def start_round(  # noqa: PLR0917 - the two sides, whose round it is, and its rules

@@ -13,6 +13,7 @@ from lakeward.model.results import LakeHead
 from lakeward.model.tables import BucketState, TableBucket, TableSpec
 
 if TYPE_CHECKING:
+    from lakeward.model.status import ReplayReport
     from lakeward.ports import Source
 
 
@@ -31,6 +32,8 @@ class RoundContext:
     layout: LakeLayout = SOURCE_LAYOUT
     bad_rows_most: float = math.inf
     """So many rows of the round may not fit the lake table, or below 1 this share of its records."""
+    replay: ReplayReport | None = None
+    """That of dead letters which was done before, None where nobody asked for one."""
 
     @property
     def base_commit(self) -> int | None:

@@ -40,7 +40,11 @@ class History:
         if facts.context is not None:
             lag_rows, never_tiered = facts.lag_rows(), facts.never_tiered
             self.note(lag_rows=lag_rows, never_tiered=never_tiered, lake_files=facts.lake_files())
-            self.note(layout=facts.context.layout.message, unread_kept_s=facts.context.table.unread_kept_s)
+            table = facts.context.table
+            self.note(layout=facts.context.layout.message, unread_kept_s=table.unread_kept_s)
+            self.note(lake_table="" if table.lake_path is None else str(table.lake_path))
+            if facts.context.replay is not None:
+                self.note(replay=structs.replace(facts.context.replay, at_ms=facts.started_ms))
         elif outcome in _FAILED:  # it did not get to look: what the last round left is of the past
             self.note(lag_rows=None)
             self.waiting_since_ms, self.caught_up = None, False
