@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from lakeward.errors import RowError
 from lakeward.model.status import WAITS_FOR_CATALOG, RoundReport, ServiceReport, TableCondition, TableReport
 from lakeward.observe.condition import STATUSES, Circumstances, ConditionTracker, table_condition
 from lakeward.observe.format import date_time
@@ -131,6 +132,14 @@ CASES: dict[str, list[tuple[TableReport, Circumstances, str, str, int | None]]] 
             replace(AT, running=False),
             "column 'id' does not fit. 5 rows wait, the oldest for 10 s. No service is running.",
             "Remove the cause, then start the service.",
+            None,
+        ),
+        (
+            replace(WAITING, status="suspended", message="no UTF-8", code=RowError.code),
+            AT,
+            "no UTF-8",
+            "Remove the cause, or set `on_bad_row` where a row does not fit the lake table, "
+            "then `lakeward tables resume nyc.flights`.",
             None,
         ),
     ],

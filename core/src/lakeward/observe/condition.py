@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import structs
 
+from lakeward.errors import RowError
 from lakeward.model.status import WAITS_FOR_CATALOG, TableCondition
 from lakeward.observe.format import count, date_time, seconds
 
@@ -144,7 +145,10 @@ def _suspended(table: TableReport, at: Circumstances) -> TableCondition:
     start = f"start service {at.bound_to!r}" if at.bound_to else "start the service"
     resume = f"`lakeward tables resume {table.path}`" if at.running else start
     cause = _with_loss(table, at, _with_lag(table, at, table.message))
-    return TableCondition(SUSPENDED, cause, f"Remove the cause, then {resume}.", table.failing_since_ms)
+    # A row that was read can be left out; a batch that cannot be decoded cannot, and has the same code.
+    row = ", or set `on_bad_row` where a row does not fit the lake table" if table.code == RowError.code else ""
+    do = f"Remove the cause{row}"
+    return TableCondition(SUSPENDED, cause, f"{do}, then {resume}.", table.failing_since_ms)
 
 
 def _is_failing(table: TableReport, at: Circumstances) -> bool:
