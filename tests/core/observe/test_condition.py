@@ -14,6 +14,10 @@ SERVED = TableReport("nyc.flights", 7, "waiting", "", 0, 0.0, 1, 5, None, freshn
 WAITING = replace(SERVED, lag_rows=5, lag_s=10.0)
 NOW_TEXT = date_time(NOW)
 WHEN = date_time(NOW + 50_000)
+ROW_ACTION = (
+    "Remove the cause, or set `on_bad_row` where a row does not fit the lake table, "
+    "then `lakeward tables resume nyc.flights`."
+)
 CASES: dict[str, list[tuple[TableReport, Circumstances, str, str, int | None]]] = {
     "ok": [
         (replace(SERVED, committed_ms=7), AT, "The lake has everything.", "", 7),
@@ -138,8 +142,7 @@ CASES: dict[str, list[tuple[TableReport, Circumstances, str, str, int | None]]] 
             replace(WAITING, status="suspended", message="no UTF-8", code=RowError.code),
             AT,
             "no UTF-8",
-            "Remove the cause, or set `on_bad_row` where a row does not fit the lake table, "
-            "then `lakeward tables resume nyc.flights`.",
+            ROW_ACTION,
             None,
         ),
     ],
