@@ -356,6 +356,7 @@ def test_a_step_takes_nothing_back_of_what_an_earlier_one_has_committed(case: Ca
         pytest.param(2010904, id="a delete of a checkpoint takes effect after a round went on from it"),
         pytest.param(2052632, id="another service takes a table over while letters wait"),
         pytest.param(2007520, id="a slow start writes its journal after a later one has committed its letters"),
+        pytest.param(2016898, id="a commit with letters lands once a later round was opened"),
         pytest.param(2058389, id="a table is made anew while letters of the old one wait"),
         pytest.param(2010637, id="letters of an earlier round have the id of a round of ours"),
     ],

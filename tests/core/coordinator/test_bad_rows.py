@@ -356,14 +356,37 @@ def test_the_journal_is_read_once_after_another_starts_commit_and_after_each_of_
     store, lake = Counted(SmallFiles(str(world.directory / "state")), "svc"), world.lake
     table, _ = landed_without_letters(world, store)
     ours = letter_committer(world, store, SECOND)
-    ours.finish(table, lake.stamp(table.path, SECOND))
+
+    def opens() -> int:
+        before = store.reads
+        for _ in range(3):
+            ours.finish(table, lake.stamp(table.path, SECOND))
+        return store.reads - before
+
+    assert opens() == 1
     commit_empty(world, table, RoundId(SECOND, 7, 3, 1), lake.stamp(table.path, SECOND))
-    for _ in range(3):
-        ours.finish(table, lake.stamp(table.path, SECOND))
-    assert store.reads == 1
+    assert opens() == 0
     ours.expect(table.path)
+    assert opens() == 1
+
+
+def test_letters_of_a_commit_that_lands_once_a_later_round_was_opened_are_committed_by_the_next_one(
+    world: World,
+) -> None:
+    store, lake = JournalStore(SmallFiles(str(world.directory / "state")), "svc"), world.lake
+    table, _ = landed_without_letters(world, store)
+    ours = letter_committer(world, store, SECOND)
     ours.finish(table, lake.stamp(table.path, SECOND))
-    assert store.reads == 2
+    ours.expect(table.path)
+    round_id = RoundId(SECOND, 7, 3, 1)
+    late = RoundJournal.begun(round_id, table.path, None, None, "prefix")
+    of_letters = LakeFile("later.arrow", KIND, 1, 50)
+    store.write(replace(late, letters=pending(1, {TableBucket(7, None, 0): 12}, [of_letters])))
+    head = lake.stamp(table.path, SECOND)
+    ours.finish(table, head)
+    commit_empty(world, table, round_id, head)
+    ours.finish(table, lake.stamp(table.path, SECOND))
+    assert lake.find(path_of(table.path), round_id, 1) is not None
 
 
 @LAYOUTS

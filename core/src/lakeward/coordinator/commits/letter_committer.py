@@ -66,7 +66,9 @@ class LetterCommitter:
         self._committer = committer
         self._rewriter = rewriter
         self._expected: set[TablePath] = set()
-        """Tables of which this start has sent a commit with letters, which may wait."""
+        """Tables of which this start has sent a commit with letters."""
+        self._settled: dict[TablePath, int] = {}
+        """The newest commit of a table of which no letters wait: one that was sent before may still land above it."""
 
     def expect(self, path: TablePath) -> None:
         """Note that a commit of a table is about to be sent whose journal names letters."""
@@ -146,10 +148,12 @@ class LetterCommitter:
             return
         if newest.incarnation == us and table.path not in self._expected:
             return
+        if self._settled.get(table.path) == newest.snapshot_id:
+            return
         journal = self._journals.read_named(newest.incarnation, newest.round_name)
         if journal is not None and (journal.in_lake, journal.table_id) == (table.in_lake.path, table.table_id):
             self._finish(table, journal, newest.step)
-        self._expected.discard(table.path)
+        self._settled[table.path] = newest.snapshot_id
 
     def _finish(self, table: TableSpec, journal: RoundJournal, step: int | None) -> None:
         if journal.letters is not None and journal.letters.step == step:

@@ -27,7 +27,7 @@ _SPILLED = "tests/core/subtask/test_spilled_rows.py::test_"
 _DRAINED = f"{_RECOVERY}84_what_is_checkpointed_while_it_recovers_is_restored_whole[live rows-7-2-3-append]"
 _SHARED = (
     "tests/core/subtask/test_exchange_shares.py::test_"
-    "84_rows_that_are_restored_through_rescales_each_in_a_recovery_have_one_owner[15-counts1-append]"
+    "84_rows_that_are_restored_through_rescales_each_in_a_recovery_have_one_owner"
 )
 _FENCED = f"{_CASES}a_fenced_committer_that_wakes_up_commits_nothing"
 _ZOMBIE = f"{_CASES}a_committer_that_wakes_up_before_its_successor_has_committed_commits_nothing_either"
