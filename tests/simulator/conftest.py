@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "core" / "machines" / "kit"))
 
 from lakeward_simulator.case import Case
 from lakeward_simulator.faults import Faults

@@ -6,10 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "core" / "machines" / "kit"))
-
 from lakeward_mutants.killers import KILLERS
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_each_test_that_is_to_find_a_planted_mistake_is_there() -> None:
