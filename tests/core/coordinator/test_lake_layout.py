@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 import pytest
 
-from lakeward.coordinator.rounds.layout import LakeLayout, check_bucket_counts, check_splits, resolve_layout
+from lakeward.coordinator.rounds.layout import (
+    LakeLayout,
+    check_bucket_counts,
+    check_late_rows,
+    check_splits,
+    resolve_layout,
+)
 from lakeward.errors import ConfigError, SchemaMismatchError
 from lakeward.model.partitioning import ExchangeMode, PartitionField
 from lakeward.model.settings import ExchangeChoice, TableMode, TableSettings
 from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.tables import BucketState, TableBucket, TablePath, TableSpec
+from lakeward_testing.folder_lake import FolderLake
 
 SCHEMA = pa.schema(
     [
@@ -258,3 +267,25 @@ def test_a_table_without_partitions_whose_count_of_buckets_was_changed_since_it_
 def test_a_table_without_partitions_may_get_buckets_where_the_lake_does_not_divide_by_a_bucket_key() -> None:
     states = [BucketState(TableBucket(1, None, bucket), (), 0, 0, None) for bucket in range(7)]
     check_bucket_counts(table(), states)
+
+
+def test_late_rows_are_refused_by_a_lake_that_takes_none_with_what_to_do(tmp_path: Path) -> None:
+    spec = replace(table(), partition_keys=("region",), late_rows=True)
+
+    expected = (
+        r"shop\.orders: .* late rows .* the lake 'folder' .*"
+        r'`lake_partition = \["region"\]` in \[tables\."shop\.orders"\], or leave the table out'
+    )
+    with pytest.raises(SchemaMismatchError, match=expected):
+        check_late_rows(spec, FolderLake(tmp_path))
+
+
+def test_late_rows_fit_a_partitioning_of_the_lakes_own_and_a_lake_that_takes_them(tmp_path: Path) -> None:
+    spec = replace(table(), partition_keys=("region",), late_rows=True)
+    check_late_rows(replace(spec, lake_partition=(PartitionField.parse("region"),)), FolderLake(tmp_path))
+    check_late_rows(replace(spec, late_rows=False), FolderLake(tmp_path))
+    check_late_rows(spec, TakingLake(tmp_path))
+
+
+class TakingLake(FolderLake):
+    takes_late_rows: Literal[True] = True

@@ -59,6 +59,17 @@ def test_a_bucket_without_new_records_gives_no_split() -> None:
     assert found == Enumeration((), {bucket(0): 60, bucket(1): 20}, (), behind=False)
 
 
+def test_never_tiered_late_rows_of_a_keyed_table_are_read_from_the_start_of_their_log() -> None:
+    """What they replace is of partitions that the source has dropped; a partition of its own has all its rows."""
+    late, own = state(0, 40, 100), BucketState(bucket(1, 3), ("mon",), 40, 100, None)
+    found = enumerate_splits([late], {}, primary_key=True, max_split_rows=0, late_rows=True)
+    assert found.splits == (LogSplit("b0-40", bucket(0), (), 40, 100),)
+    with pytest.raises(LogTruncatedError):
+        enumerate_splits([own], {}, primary_key=True, max_split_rows=0, late_rows=True)
+    with pytest.raises(LogTruncatedError):
+        enumerate_splits([late], {bucket(0): 30}, primary_key=True, max_split_rows=0, late_rows=True)
+
+
 @pytest.mark.parametrize("enumerate_table", [log_table, key_table])
 def test_offsets_beyond_the_end_of_the_log_are_an_error_that_names_both(
     enumerate_table: Callable[..., Enumeration],

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.config.tables import table_rules, table_section
 from lakeward.coordinator.rounds.alike_columns import RENAME, alike_message
-from lakeward.coordinator.rounds.layout import TableLayout, table_layout
+from lakeward.coordinator.rounds.layout import TableLayout, check_late_rows, table_layout
 from lakeward.coordinator.rounds.mirroring import why_none
 from lakeward.errors import ConfigError, LakewardError, NewerSourceError, SchemaMismatchError
 from lakeward.model.alike_names import alike_names
@@ -50,17 +50,17 @@ def readable_checks(loaded: Loaded, tables: Iterable[TableSpec]) -> list[Check]:
 
 
 def schema_checks(loaded: Loaded, lake: Lake, tables: Iterable[TableSpec]) -> list[Check]:
-    """Return a failed check for each table that is tiered and whose columns the lake cannot hold.
+    """Return a failed check for each table that is tiered and whose columns, or late rows, the lake cannot hold.
 
-    The lake is open; one that cannot tell finds nothing.
+    The lake is open; one that cannot tell finds nothing in columns.
     """
-    if not isinstance(lake, SchemaCheckedLake):
-        return []
     found: list[Check] = []
     for table in tables:
         if table_rules(loaded, table.path).settings.include and not table.unreadable:
             try:
-                lake.check_schema(table.in_lake)
+                check_late_rows(table, lake)
+                if isinstance(lake, SchemaCheckedLake):
+                    lake.check_schema(table.in_lake)
             except SchemaMismatchError as unfit:
                 found.append((f"columns of {table.path}", False, f"[{unfit.code}] {unfit}"))
     return found

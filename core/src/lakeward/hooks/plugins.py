@@ -86,7 +86,8 @@ class PartitioningLakePlugin(LakePlugin, Protocol):
     def partitioner(self, task: bytes, table: TableSpec) -> Partitioner:
         """Open what says which partition of the lake table a row is in. Imports pyarrow and nothing heavier.
 
-        `task` has the bytes of `Lake.writer_task`, `table` its `lake_partition`.
+        `task` has the bytes of `Lake.writer_task`, `table` its `lake_partition`. Without one it is the partition of the
+        source's, and the bucket: only lakes that take late rows are asked (`lakeward.ports.LateRowsLake`).
         """
         ...
 
@@ -100,7 +101,7 @@ class PartitioningLakePlugin(LakePlugin, Protocol):
         before: tuple[LakeFile, ...],
         memory_bytes: int,
     ) -> LakeWriter:
-        """Open a writer for the rows of one partition of the lake table, of any buckets (`lake_partition` is set).
+        """Open a writer for the rows of one partition of the lake table (see `partitioner`), of any buckets.
 
         Rows come gathered: a batch has enough of them for a row group, or as many as there was memory for. Batches
         have a column `__bucket`. All rows of a key come to one writer at a time, in order. Imports pyarrow and nothing

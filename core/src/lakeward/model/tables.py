@@ -112,6 +112,8 @@ class TableSpec:
     those of `schema` is a bad row. None: they are read with those of `schema`.
     `lake_path` is the name of the lake table where the configuration gives it another one than the source's. Lakes are
     given the table by the name that it has there (`in_lake`); `configured_as` is then the one of the source.
+    `late_rows`: the source takes rows of partitions that it has dropped, and gives them in buckets without partition
+    values: the partition columns of each row say where it belongs.
     `lake_columns` has the names of columns in the lake table that are called otherwise there, by those of the source.
     """
 
@@ -141,6 +143,7 @@ class TableSpec:
     lake_path: TablePath | None = None
     configured_as: TablePath | None = None
     lake_columns: Mapping[str, str] = field(default_factory=dict)
+    late_rows: bool = False
 
     @property
     def in_lake(self) -> TableSpec:
@@ -243,8 +246,9 @@ class KvSnapshot:
 class BucketState:
     """What the source knows of one bucket at one moment.
 
-    `partition` holds the values of the partition keys, empty for an unpartitioned table. `start` is the earliest
-    offset still in the log, `end` the first offset not yet written (high watermark).
+    `partition` holds the values of the partition keys, empty for an unpartitioned table and for rows of any partition
+    (`TableSpec.late_rows`). `start` is the earliest offset still in the log, `end` the first offset not yet written
+    (high watermark).
     """
 
     bucket: TableBucket

@@ -27,6 +27,7 @@ from lakeward.ports.lake import FileCheckedLake as FileCheckedLake
 from lakeward.ports.lake import FileDifference as FileDifference
 from lakeward.ports.lake import Lake as Lake
 from lakeward.ports.lake import LakeWriter as LakeWriter
+from lakeward.ports.lake import LateRowsLake as LateRowsLake
 from lakeward.ports.lake import PartitionedRows as PartitionedRows
 from lakeward.ports.lake import Partitioner as Partitioner
 from lakeward.ports.lake import ReadableLake as ReadableLake

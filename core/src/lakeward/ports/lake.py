@@ -7,7 +7,7 @@ Threads: the driver calls a `Lake` from several worker threads at once, but neve
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -179,6 +179,18 @@ class DescribedLake(Protocol):
             TableGoneError: the lake has no such table.
         """
         ...
+
+
+@runtime_checkable
+class LateRowsLake(Protocol):
+    """What a lake may offer besides `Lake`: tables in the source's own layout take rows of partitions it has dropped.
+
+    `TableSpec.late_rows` says of a table that there may be any. The plugin's `partitioner` and `partition_writer` then
+    work without a `lake_partition` too, for splits without partition values: each row is in the partition of the
+    source's that its columns name.
+    """
+
+    takes_late_rows: Literal[True]
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,9 +34,10 @@ def split_writer(
     """Open the writer of one split, with what another writer had done of it (`progress`)."""
     split = progress.split
     progress = structs.replace(progress, files=split_files(progress.files)[0])
-    if not table.lake_partition:
+    of_one_partition = split.partition or not table.late_rows
+    if of_one_partition and not table.lake_partition:
         return lake.writer(deploy.lake_task, table, split, deploy.attempt, progress)
-    # The configuration was refused where the lake has not these (`check_partitioned_tables`).
+    # The table was refused where the lake has not these (`check_partitioned_tables`, `check_late_rows`).
     partitioning = cast("PartitioningLakePlugin", lake)
     partitioner = partitioning.partitioner(deploy.lake_task, table)
     moves_rows = bool(table.outside_key(table.lake_partition))

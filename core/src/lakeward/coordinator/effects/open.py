@@ -19,7 +19,12 @@ from lakeward.coordinator.rounds.context import RoundContext, tiered_offsets
 from lakeward.coordinator.rounds.contract import under_contract
 from lakeward.coordinator.rounds.effects import LookForTable, OpenTable
 from lakeward.coordinator.rounds.lake_tables import LakeTables
-from lakeward.coordinator.rounds.layout import check_bucket_counts, check_splits, resolve_layout
+from lakeward.coordinator.rounds.layout import (
+    check_bucket_counts,
+    check_late_rows,
+    check_splits,
+    resolve_layout,
+)
 from lakeward.coordinator.rounds.mirroring import MIRROR, as_configured
 from lakeward.errors import LakeTableGoneError, LakewardError, OffsetsWentBackError, SourceError, TableGoneError
 from lakeward.machines.splits import enumerate_splits
@@ -186,6 +191,7 @@ def start_round(  # noqa: PLR0917 - the two sides, whose round it is, and its ru
     before = lake.head(in_lake)
     if lost := lost_commits(source, table, record, before):
         raise LakeTableGoneError(lost)
+    check_late_rows(table, lake)
     table = under_contract(table, rules, before)
     lake.open_table(table.in_lake, incarnation)
     head = lake.stamp(in_lake, incarnation)
@@ -201,7 +207,9 @@ def start_round(  # noqa: PLR0917 - the two sides, whose round it is, and its ru
         _remember(committed, table, record, head.commit, tiered)
     # With an exchange a file mixes splits, so a later range could not be left out of a commit.
     most = 0 if layout.exchange is ExchangeMode.HASH else rules.max_split_rows
-    enumeration = enumerate_splits(buckets, tiered, primary_key=table.has_primary_key, max_split_rows=most)
+    enumeration = enumerate_splits(
+        buckets, tiered, primary_key=table.has_primary_key, max_split_rows=most, late_rows=table.late_rows
+    )
     check_splits(table, layout, enumeration.splits)
     if head.commit is not None and rules.mode != MIRROR:
         # Only after this check: a source that was re-created must not be given offsets that it never had.

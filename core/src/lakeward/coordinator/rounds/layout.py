@@ -23,6 +23,7 @@ from lakeward.model.partitioning import ExchangeMode, PartitionField
 from lakeward.model.settings import DYNAMIC_ALLOCATION
 from lakeward.model.splits import SnapshotSplit
 from lakeward.model.tables import RESERVED_COLUMNS
+from lakeward.ports import LateRowsLake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from lakeward.model.settings import TableSettings
     from lakeward.model.splits import Split
     from lakeward.model.tables import BucketState, TableSpec
+    from lakeward.ports import Lake
 
 _TIMES = frozenset({"year", "month", "day", "hour"})
 types = pa.types
@@ -129,6 +131,25 @@ def check_splits(table: TableSpec, layout: LakeLayout, splits: Iterable[Split]) 
             f"without the key there is one, because {layout.reason}."
         )
         raise ConfigError(_key(table, "exchange"), expected, layout.exchange.value, hint)
+
+
+def check_late_rows(table: TableSpec, lake: Lake) -> None:
+    """Check that the lake can take rows of partitions that the source has dropped, if the source keeps any.
+
+    With a `lake_partition` each row's partition is computed in any case.
+
+    Raises:
+        SchemaMismatchError: it cannot; says what to do.
+    """
+    if not table.late_rows or table.lake_partition or isinstance(lake, LateRowsLake):
+        return
+    columns = ", ".join(f'"{name}"' for name in table.partition_keys)
+    message = (
+        f"{table.path}: expected rows of the source's present partitions, found that the source keeps late rows of "
+        f"dropped ones too, and the lake {lake.name!r} takes them where it has a partitioning of its own alone: set "
+        f'`mode = "mirror"` and `lake_partition = [{columns}]` in [{table.section}], or leave the table out'
+    )
+    raise SchemaMismatchError(message)
 
 
 def check_bucket_counts(table: TableSpec, buckets: Iterable[BucketState]) -> None:

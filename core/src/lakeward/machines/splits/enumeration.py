@@ -38,20 +38,22 @@ def enumerate_splits(
     *,
     primary_key: bool,
     max_split_rows: int,
+    late_rows: bool = False,
 ) -> Enumeration:
     """Enumerate the splits of a round. A bucket whose `end` is its tiered offset gives no split.
 
     `buckets`: every one's state now. `tiered`: the next offset to tier, by bucket, from the lake's head; absent = never
     tiered. Buckets of another table id are left out; buckets of a dropped partition are kept, so that no offset ever
     moves back. A never tiered bucket of a primary-key table gives a snapshot split if it has a snapshot. Log splits of
-    append-only tables are divided into ranges of at most `max_split_rows` offsets; 0 = never.
+    append-only tables are divided into ranges of at most `max_split_rows` offsets; 0 = never. `late_rows`: buckets
+    without partition values hold rows of partitions that the source has dropped.
 
     Raises:
         OffsetsBeyondLogError: the tiered offset of a bucket is beyond the log's end; names both, and what to do.
         LogTruncatedError: records between the tiered offset (or 0 on a never tiered primary-key bucket without a
             snapshot that covers the gap) and the log's start are gone; names buckets, offsets expected and found.
-            A never tiered append-only bucket starts at the log's start: what retention removed before the first
-            round was never promised.
+            A never tiered append-only bucket, or one of late rows, starts at the log's start: what retention removed
+            before the first round was never promised.
     """
     snapshots: list[SnapshotSplit] = []
     logs: list[LogSplit] = []
@@ -61,7 +63,8 @@ def enumerate_splits(
         raise OffsetsBeyondLogError(_beyond(beyond, tiered))
     for state in buckets:
         snapshot = state.snapshot if primary_key and state.bucket not in tiered else None
-        first = _first_offset(state, tiered, snapshot, primary_key=primary_key)
+        from_zero = primary_key and not (late_rows and not state.partition)
+        first = _first_offset(state, tiered, snapshot, primary_key=from_zero)
         if state.bucket in tiered and state.end <= first:
             continue
         if state.start > first:

@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeward.coordinator.rounds.context import tiered_offsets
-from lakeward.coordinator.rounds.layout import check_bucket_counts, check_splits, resolve_layout
+from lakeward.coordinator.rounds.layout import (
+    check_bucket_counts,
+    check_late_rows,
+    check_splits,
+    resolve_layout,
+)
 from lakeward.errors import LakeTableGoneError, LakewardError, OffsetsWentBackError
 from lakeward.machines.splits import enumerate_splits
 from lakeward.model.partitioning import ExchangeMode
@@ -115,6 +120,7 @@ def _next_round(
     layout = resolve_layout(table, rules, gangs=gangs)
     if rules.mode != "mirror":
         table.check_lake(lake.name)
+    check_late_rows(table, lake)
     head = lake.head(table.in_lake.path)
     if lost := lost_commits(source, table, record, head):
         raise LakeTableGoneError(lost)
@@ -127,7 +133,9 @@ def _next_round(
         raise OffsetsWentBackError(wrong)
     exchanged = layout.exchange is ExchangeMode.HASH
     most = 0 if exchanged else rules.max_split_rows
-    found = enumerate_splits(buckets, tiered, primary_key=table.has_primary_key, max_split_rows=most)
+    found = enumerate_splits(
+        buckets, tiered, primary_key=table.has_primary_key, max_split_rows=most, late_rows=table.late_rows
+    )
     check_splits(table, layout, found.splits)
     splits = _planned(table, found.splits, sized)
     return NextRound(
