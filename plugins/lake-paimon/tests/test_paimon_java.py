@@ -5,8 +5,10 @@ The reader's jar (46 MB) is fetched from Maven Central once. Where it cannot be 
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from decimal import Decimal
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,7 +17,9 @@ import pytest
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import Change
 from lakeward.ports import FileCheckedLake
-from lakeward_lake_paimon.binary_row import decode_row
+from lakeward_lake_paimon.binary_row import decode_row, encode_row, value_of
+from lakeward_lake_paimon.bucket_function import bucket_of
+from lakeward_lake_paimon.kinds import paimon_kind
 from lakeward_lake_paimon.local_storage import LocalStorage
 from lakeward_lake_paimon.options import PaimonOptions
 from lakeward_lake_paimon.table import Table
@@ -100,6 +104,19 @@ def test_a_key_of_each_type_is_ordered_as_paimon_orders_it(
     found = java.rows(java.table(options.warehouse, "shop.orders"), "k", "v")
     assert sorted(one[1] for one in found) == ["new", "other"]
     assert (text, "new") in found
+
+
+@pytest.mark.parametrize("name", KEY_TYPES)
+def test_the_bucket_of_a_key_of_each_type_is_javas(java: JavaReader, name: str) -> None:
+    ids = count()
+    kind = paimon_kind(TYPES[name][1], ids, nullable=True)
+    assert kind is not None
+    values = [value_of(pa.scalar(value, TYPES[name][1]), kind) for value in (TYPES[name][2], None)]
+    for value in values:
+        row = java.paimon.utils.SerializationUtils.deserializeBinaryRow(encode_row([value], [kind]))
+        for buckets in (2, 7, 1000):
+            expected = int(abs(math.fmod(row.hashCode(), buckets)))
+            assert bucket_of([value], [kind], buckets) == expected
 
 
 @pytest.mark.parametrize("name", KEY_TYPES)

@@ -162,7 +162,7 @@ def round_change(table: Table, request: CommitRequest, next_sequence: int) -> Ch
         numbers = {id(detail): (detail.min_sequence, detail.max_sequence) for _, detail in details}
     else:
         numbers = _numbered(details, next_sequence)
-    totals = _bucket_counts(table)
+    totals = bucket_counts(table)
     entries = {
         kind: [
             _entry(file, detail, totals.get(detail.partition, detail.total_buckets), *numbers[id(detail)])
@@ -186,7 +186,7 @@ def rewrite_change(table: Table, files: Iterable[LakeFile]) -> Change:
     return Change(OVERWRITE, OWN_USER, stamp, [*gone, *added])
 
 
-def _bucket_counts(table: Table) -> dict[bytes, int]:
+def bucket_counts(table: Table) -> dict[bytes, int]:
     """Return the bucket count of each partition, where the table's was changed: a partition keeps the one it has."""
     schema = table.schema
     earlier = (read_schema(table.storage, table.location, number) for number in range(schema.id))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from lakeward.errors import SchemaMismatchError
 from lakeward.model.column_ids import COLUMNS_PROPERTY, column_id, read_columns
+from lakeward_lake_paimon.bucket_function import DEFAULT, FUNCTION
 from lakeward_lake_paimon.kinds import Kind, arrow_type
 from lakeward_lake_paimon.layout import computed_fields, partition_names
 from lakeward_lake_paimon.partitions import check_partition_names
@@ -91,6 +92,16 @@ def check_place(spec: TableSpec, *, placed: bool) -> None:
     """
     if (path := spec.properties.get(_PATH)) is not None and not placed:
         refuse(spec, "a table in its place in the warehouse, as the catalog is one of folders", f"{_PATH} = {path}")
+
+
+def check_bucket_function(spec: TableSpec, schema: TableSchema) -> None:
+    """Refuse a table whose late rows need their bucket computed by a function that is not known here.
+
+    Raises:
+        SchemaMismatchError: they do, as partitions have several counts of buckets.
+    """
+    if (function := schema.options.get(FUNCTION, DEFAULT)) != DEFAULT:
+        refuse(spec, f"{FUNCTION} = {DEFAULT}, as its partitions have several counts of buckets", function)
 
 
 def missing_fields(schema: TableSchema, spec: TableSpec) -> list[Field]:

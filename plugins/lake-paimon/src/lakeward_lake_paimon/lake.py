@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Literal, NoReturn, TypeVar
 
 from lakeward.errors import (
     CommitConflictError,
@@ -23,7 +23,14 @@ from lakeward.model.results import CommitIds, CommitOutcome
 from lakeward.model.upkeep import UpkeepOutcome
 from lakeward_lake_paimon import files, fitting
 from lakeward_lake_paimon.columns import field_names, known_columns
-from lakeward_lake_paimon.commit import SnapshotBuilder, next_sequence, rewrite_change, round_change, stamp_change
+from lakeward_lake_paimon.commit import (
+    SnapshotBuilder,
+    bucket_counts,
+    next_sequence,
+    rewrite_change,
+    round_change,
+    stamp_change,
+)
 from lakeward_lake_paimon.expire import expire
 from lakeward_lake_paimon.file_checks import wrong_in_files
 from lakeward_lake_paimon.fitting import missing_fields
@@ -58,9 +65,10 @@ T = TypeVar("T")
 
 
 class PaimonLake:
-    """See `lakeward.ports.Lake`, `RewritableLake`, `FileCheckedLake` and `UpkeepLake`."""
+    """See `lakeward.ports.Lake`, `RewritableLake`, `FileCheckedLake`, `LateRowsLake` and `UpkeepLake`."""
 
     name = "paimon"
+    takes_late_rows: Literal[True] = True
 
     def __init__(self, options: PaimonOptions, clock: Clock) -> None:
         """Open the warehouse.
@@ -147,6 +155,10 @@ class PaimonLake:
         fitting.check_fits(table, found.schema)
         if missing := missing_fields(found.schema, table):
             fitting.refuse(table, f"column {missing[0].name!r}", "none: it went away after the round had begun")
+        counts = bucket_counts(found) if table.late_rows else {}
+        other = {row: one for row, one in counts.items() if one != found.schema.bucket}
+        if other:
+            fitting.check_bucket_function(table, found.schema)
         task = WriterTask(
             location=found.location,
             token=files.round_token(round_id),
@@ -157,6 +169,7 @@ class PaimonLake:
             storage=dict(self._warehouse.catalog.properties),
             base_snapshot=head.snapshot_id or 0,
             next_sequence=next_sequence(found),
+            bucket_counts=other,
         )
         return pack_task(task)
 

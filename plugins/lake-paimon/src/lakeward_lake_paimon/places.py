@@ -25,7 +25,8 @@ class PlaceFinder:
     """Where the rows of one split lie: all of them in one partition and one bucket.
 
     `bucket` is the source's, None where rows of several buckets come. The partition is that of the first row, for a row
-    has its values with their types; or `partition`, of a partitioning of the lake's own, `layout`.
+    has its values with their types; or `partition`, of a partitioning of the lake's own, `layout`, or of late rows:
+    these lie in `lake_bucket`, of `total_buckets` (None: as many as the table has).
     """
 
     schema: TableSchema
@@ -33,6 +34,8 @@ class PlaceFinder:
     bucket: TableBucket | None
     partition: bytes | None = None
     layout: str = ""
+    lake_bucket: int = _UNAWARE
+    total_buckets: int | None = None
 
     @classmethod
     def of_split(cls, schema: TableSchema, split: Split) -> PlaceFinder:
@@ -59,7 +62,8 @@ class PlaceFinder:
         kinds = [field.kind for field in fields]
         if self.partition is not None:
             folder = partition_folder(self.schema, decode_row(self.partition, kinds))
-            return Place(folder, self.partition, _UNAWARE, self.schema.bucket, self.name)
+            total = self.schema.bucket if self.total_buckets is None else self.total_buckets
+            return Place(folder, self.partition, self.lake_bucket, total, self.name)
         values = [value_of(rows.column(field.name)[0], field.kind) for field in fields]
         total = self.schema.bucket
         bucket = _UNAWARE if total < 0 or self.bucket is None else self.bucket.bucket

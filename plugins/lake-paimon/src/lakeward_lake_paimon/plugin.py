@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from lakeward.model.lake_rows import RowConverter
 from lakeward.model.upkeep import UpkeepResult
 from lakeward_lake_paimon.key_writer import BufferLimits, KeyWriter
+from lakeward_lake_paimon.late_rows import LateRowsPartitioner, finder_of_late_rows
 from lakeward_lake_paimon.layout import LayoutPartitioner, layout_text
 from lakeward_lake_paimon.options import PaimonOptions
 from lakeward_lake_paimon.places import PlaceFinder
@@ -52,7 +53,8 @@ class PaimonLakePlugin:
 
     def partitioner(self, task: bytes, table: TableSpec) -> Partitioner:
         """See `lakeward.hooks.plugins.PartitioningLakePlugin`."""
-        return LayoutPartitioner(unpack_task(task), table)
+        make = LayoutPartitioner if table.lake_partition else LateRowsPartitioner
+        return make(unpack_task(task), table)
 
     def partition_writer(  # noqa: PLR0917 - the protocol's
         self,
@@ -66,7 +68,10 @@ class PaimonLakePlugin:
     ) -> LakeWriter:
         """See `lakeward.hooks.plugins.PartitioningLakePlugin`."""
         known = unpack_task(task)
-        finder = PlaceFinder.of_partition(known.table_schema, partition, name, layout_text(table.lake_partition))
+        if table.lake_partition:
+            finder = PlaceFinder.of_partition(known.table_schema, partition, name, layout_text(table.lake_partition))
+        else:
+            finder = finder_of_late_rows(known, partition, name)
         if table.has_primary_key:
             return KeyWriter(known, table, finder, attempt, before, BufferLimits.within(memory_bytes))
         # Rows come gathered. Were they gathered here again, many partitions would hold them twice over.

@@ -14,7 +14,8 @@ class WriterTask(msgspec.Struct, frozen=True, kw_only=True):
 
     `schema` is the table's schema file. `token` is in the name of each file of the round. `storage` are the properties
     of the file system. `base_snapshot` is the head that the round began from (0: there was none), and `next_sequence`
-    the number after all sequence numbers in it.
+    the number after all sequence numbers in it. `bucket_counts` are those of partitions with another one than the
+    table has now, by their rows; only where late rows may come.
     """
 
     location: str
@@ -26,6 +27,7 @@ class WriterTask(msgspec.Struct, frozen=True, kw_only=True):
     storage: dict[str, str]
     base_snapshot: int
     next_sequence: int
+    bucket_counts: dict[bytes, int] = {}
 
     @property
     def table_schema(self) -> TableSchema:
