@@ -96,7 +96,7 @@ def test_release_leases_and_scans_are_told_from_what_servers_offer(
                 "APIs of 1.0 (ALTER_DATABASE, SCAN_KV, GET_CLUSTER_HEALTH, LIST_REMOTE_LOG_MANIFESTS, "
                 "LIST_KV_SNAPSHOTS); newer versions of calls (ACQUIRE_KV_SNAPSHOT_LEASE 1, GET_KV_SNAPSHOT_METADATA 1, "
                 "GET_LATEST_KV_SNAPSHOTS 1, SCAN_KV 1; spoken is 0); filters and remote-first reads of logs; "
-                "tables with row TTL or historical partitions are refused"
+                "tables with row TTL are refused"
             ),
         ),
         (dict.fromkeys(OF_0_9, (0, 0)) | {1064: (0, 0), 1070: (0, 0)}, "APIs that are not known here (1070)"),

@@ -39,9 +39,13 @@ from lakeward_source_fluss.wire.messages import (
     FetchLogResponse,
     GetTableInfoResponse,
     ListOffsetsResponse,
+    ListPartitionInfosResponse,
     PbFetchLogRespForBucket,
     PbFetchLogRespForTable,
+    PbKeyValue,
     PbListOffsetsRespForBucket,
+    PbPartitionInfo,
+    PbPartitionSpec,
     PbTablePath,
     ScanKvResponse,
 )
@@ -96,7 +100,7 @@ def described(properties: dict[str, str] | None = None, **changes: object) -> Ge
         (described({"table.datalake.enabled": "later"}), "table.datalake.enabled as one of TRUE, FALSE, found 'later'"),
         (
             described({"table.datalake.historical-partition.enabled": "true"}),
-            "table.datalake.historical-partition.enabled = false, found 'true'; its log has rows of expired partitions",
+            "table.datalake.historical-partition.enabled = true for table.datalake.format 'paimon' alone, found ",
         ),
         (described(version=2), "a description of version 1, found 2"),
         (described(schema={"version": 2, "columns": [ID]}), "Fluss schema: expected version 1, found 2"),
@@ -142,17 +146,28 @@ def test_table_with_row_ttl_is_refused_with_what_its_expiry_would_do_to_the_lake
     assert "it has table.kv.ttl = '7 d': rows that expire leave no deletes in the log" in unreadable
 
 
-def test_partition_for_expired_ones_is_named_and_its_table_alone_refused() -> None:
-    parts = {"mon": Part(1, 1), "__historical__": Part(2, 1)}
+def test_partition_for_expired_ones_that_no_property_tells_of_is_named_and_its_table_alone_refused() -> None:
     with (
-        RescaledServer(1, parts) as server,
+        RescaledServer(1, {"mon": Part(1, 1)}) as server,
         client_of(server.server) as client,
-        pytest.raises(NewerSourceError, match="expected partitions of its own, found '__historical__'") as refused,
     ):
-        BucketStates(client, TableCatalog(client)).states(server.table)
+        told = server.server.answer
+        server.server.answer = lambda call: LISTED if call.api == ApiKey.LIST_PARTITION_INFOS else told(call)
+        with pytest.raises(NewerSourceError, match="expected partitions of its own, found '__historical__'") as refused:
+            BucketStates(client, TableCatalog(client)).states(server.table)
 
     assert "table db.days: " in str(refused.value)
     assert refused.value.permanent
+
+
+LISTED = ListPartitionInfosResponse(
+    partitions_info=(
+        PbPartitionInfo(
+            partition_id=2,
+            partition_spec=PbPartitionSpec(partition_key_values=(PbKeyValue(key="day", value="__historical__"),)),
+        ),
+    )
+)
 
 
 @pytest.mark.parametrize("version", [None, "1", "2"])

@@ -12,6 +12,7 @@ from lakeward_source_fluss.formats.storage import Storage
 from lakeward_source_fluss.source.bucket_log import BucketLog
 from lakeward_source_fluss.source.buckets import BucketStates
 from lakeward_source_fluss.source.leases import FlussLeases
+from lakeward_source_fluss.source.partitions import listed_partitions
 from lakeward_source_fluss.source.read_snapshot import snapshot_files
 from lakeward_source_fluss.source.registry import LakeRegistry
 from lakeward_source_fluss.source.schemas import TableSchemas
@@ -136,7 +137,7 @@ def test_right_to_list_partitions_is_named() -> None:
         told = server.server.answer
         server.server.answer = lambda call: REFUSAL if call.api == ApiKey.LIST_PARTITION_INFOS else told(call)
         with pytest.raises(AuthorizationError, match=r"expected DESCRIBE on table db\.days, found it missing"):
-            BucketStates(client, TableCatalog(client)).partitions(server.table)
+            listed_partitions(client, server.table)
 
 
 def test_every_call_that_needs_a_right_on_a_table_is_tried_here() -> None:

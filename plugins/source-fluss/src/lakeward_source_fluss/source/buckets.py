@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from lakeward.errors import ProtocolError, SourceError, TableGoneError
 from lakeward.model.tables import BucketState, KvSnapshot, TableBucket, TableSpec
 from lakeward_source_fluss.source.calls import MOVING, retry, run_parallel
 from lakeward_source_fluss.source.naming import naming_right
-from lakeward_source_fluss.source.table_formats import check_partition
+from lakeward_source_fluss.source.partitions import Partition, historical_partition, listed_partitions
 from lakeward_source_fluss.source.tables import wire_path
 from lakeward_source_fluss.wire.apis import LEASE_APIS, ApiKey
 from lakeward_source_fluss.wire.codes import ErrorCode
@@ -19,8 +19,6 @@ from lakeward_source_fluss.wire.errors import FlussServerError, PartitionMissing
 from lakeward_source_fluss.wire.messages import (
     GetLatestKvSnapshotsRequest,
     ListOffsetsRequest,
-    ListPartitionInfosRequest,
-    PbPartitionInfo,
 )
 
 if TYPE_CHECKING:
@@ -37,20 +35,6 @@ Source: fluss.md, "The protocol".
 """
 NO_SNAPSHOT = 0
 """The id of a live snapshot, which has none."""
-PARTITION_JOINT = "$"
-
-
-@dataclass(frozen=True, slots=True)
-class Partition:
-    """A partition, or the whole of an unpartitioned table (no id, no name)."""
-
-    partition_id: int | None = None
-    values: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str | None:
-        """The name that the server knows it by."""
-        return None if self.partition_id is None else PARTITION_JOINT.join(self.values)
 
 
 class BucketStates:
@@ -67,29 +51,25 @@ class BucketStates:
     def states(self, table: TableSpec) -> Sequence[BucketState]:
         """Return the state of each bucket. See `lakeward.ports.Source.buckets`."""
         self._catalog.check(table)
-        found = run_parallel(lambda partition: self._partition(table, partition), self.partitions(table))
-        return sorted((state for states in found for state in states), key=lambda state: state.bucket.sort_key())
+        # The late rows first. A partition of which there are any has expired, and is in no list that comes after them:
+        # no round has rows of a key from its own partition and late ones, in an order that nobody knows.
+        late = [historical_partition(self._client, table)] if table.late_rows else []
+        states = [*self._states(table, late), *self._states(table, listed_partitions(self._client, table))]
+        return sorted(states, key=lambda state: state.bucket.sort_key())
 
-    def partitions(self, table: TableSpec) -> Sequence[Partition]:
-        """Return the table's partitions; one without id for an unpartitioned table.
-
-        Raises:
-            NewerSourceError: one stands for partitions that have expired.
-        """
-        if not table.partition_keys:
-            return (Partition(),)
-        request = ListPartitionInfosRequest(table_path=wire_path(table.path))
-        with naming_right(request.api, table.path):
-            listed = self._client.call_any(request).partitions_info
-        return tuple(Partition(one.partition_id, _values(table, one)) for one in listed)
+    def _states(self, table: TableSpec, partitions: Sequence[Partition]) -> Sequence[BucketState]:
+        found = run_parallel(lambda partition: self._partition(table, partition), partitions)
+        return [state for states in found for state in states]
 
     def _partition(self, table: TableSpec, partition: Partition) -> Sequence[BucketState]:
         """Return the buckets of one partition; one that was dropped meanwhile has no buckets."""
-        scans = table.has_primary_key and self._client.supports(ApiKey.SCAN_KV)
-        live = table.has_primary_key and self._reads_live(scans=scans)
+        # Of late rows there are no KV snapshots, and a scan has those alone that the server's lake does not have yet.
+        keyed = table.has_primary_key and not partition.is_historical
+        scans = keyed and self._client.supports(ApiKey.SCAN_KV)
+        live = keyed and self._reads_live(scans=scans)
         try:
             # The snapshots first: the log never ends before what a snapshot of it stands for.
-            snapshots = self._snapshots(table, partition) if table.has_primary_key and not live else {}
+            snapshots = self._snapshots(table, partition) if keyed and not live else {}
             bounds = retry(
                 lambda: self._bounds(table, partition),
                 MOVING,
@@ -109,7 +89,8 @@ class BucketStates:
             joined = start <= (0 if snapshot is None else snapshot.log_offset)
             if live or (scans and not joined):
                 snapshot = KvSnapshot(bucket, NO_SNAPSHOT, end, live=True)
-            states.append(BucketState(bucket, partition.values, start, end, snapshot))
+            values = () if partition.is_historical else partition.values
+            states.append(BucketState(bucket, values, start, end, snapshot))
         return states
 
     def _reads_live(self, *, scans: bool) -> bool:
@@ -129,7 +110,7 @@ class BucketStates:
         """Look for the new leaders; raise if there are none because the table or the partition was dropped."""
         self._client.forget_leaders(wire_path(table.path))
         self._catalog.check(table)
-        if partition not in self.partitions(table):
+        if not self._is_there(table, partition):
             what = f"table {table.path}, partition {partition.name}"
             raise PartitionMissingError(what, ErrorCode.PARTITION_NOT_EXISTS)
 
@@ -138,7 +119,12 @@ class BucketStates:
         passing = isinstance(refused, PartitionMissingError | StaleMetadataError)
         if not passing and refused.server_code != ErrorCode.UNKNOWN_SERVER_ERROR:
             return False
-        return partition not in self.partitions(table)
+        return not self._is_there(table, partition)
+
+    def _is_there(self, table: TableSpec, partition: Partition) -> bool:
+        if partition.is_historical:
+            return partition == historical_partition(self._client, table)
+        return partition in listed_partitions(self._client, table)
 
     def _snapshots(self, table: TableSpec, partition: Partition) -> Mapping[TableBucket, KvSnapshot]:
         request = GetLatestKvSnapshotsRequest(table_path=wire_path(table.path), partition_name=partition.name)
@@ -193,14 +179,3 @@ class BucketStates:
                 raise ProtocolError(message)
             found[bucket] = one.offset
         return found
-
-
-def _values(table: TableSpec, partition: PbPartitionInfo) -> tuple[str, ...]:
-    """Return a partition's values in the order of the table's partition keys."""
-    values = {pair.key: pair.value for pair in partition.partition_spec.partition_key_values}
-    check_partition(table.path, tuple(values.values()))
-    try:
-        return tuple(values[key] for key in table.partition_keys)
-    except KeyError as missing:
-        message = f"table {table.path}: expected partition values for {table.partition_keys}, found {sorted(values)}"
-        raise ProtocolError(message) from missing

@@ -107,7 +107,7 @@ def _unused(announced: Sequence[Mapping[int, tuple[int, int]]], *, scans: str) -
     return CheckResult("not used", ok=True, message="; ".join(filter(None, parts)) or "nothing that came after 0.9")
 
 
-_FEATURES_OF_1_0 = "filters and remote-first reads of logs; tables with row TTL or historical partitions are refused"
+_FEATURES_OF_1_0 = "filters and remote-first reads of logs; tables with row TTL are refused"
 
 
 def _cluster_lake(client: FlussClient) -> Sequence[CheckResult]:

@@ -21,8 +21,6 @@ CHANGELOG_IMAGE = "table.changelog.image"
 LAKE_ENABLED = "table.datalake.enabled"
 LAKE_FORMAT = "table.datalake.format"
 HISTORICAL = "table.datalake.historical-partition.enabled"
-HISTORICAL_PARTITION = "__historical__"
-"""The value of the partition that stands for those that have expired: late rows are kept in it."""
 _ROW_TTL = ("table.kv.ttl", "table.kv.row.ttl")
 """Names that the row TTL of 1.0 has in its sources."""
 _KV_FORMAT_VERSIONS = ("1", "2")
@@ -78,6 +76,14 @@ def is_lake_enabled(path: TablePath, properties: Mapping[str, str]) -> bool:
     return _choice(path, properties, LAKE_ENABLED, _Switch.OFF) is _Switch.ON
 
 
+def has_late_rows(path: TablePath, properties: Mapping[str, str]) -> bool:
+    """Return whether the server keeps rows of expired partitions, in a partition of their own. Raises as `log_format`.
+
+    Source: fluss.md, "Historical partitions".
+    """
+    return _choice(path, properties, HISTORICAL, _Switch.OFF) is _Switch.ON
+
+
 def check_lake_format(table: TableSpec) -> None:
     """Check that it is known what the server's lake is, before a snapshot of a lake is registered with it.
 
@@ -94,8 +100,9 @@ def check_formats(path: TablePath, properties: Mapping[str, str], *, has_primary
         NewerSourceError: it is not; names the property.
     """
     _choice(path, properties, LOG_FORMAT, LogFormat.ARROW)
-    if _choice(path, properties, HISTORICAL, _Switch.OFF) is _Switch.ON:
-        raise _refusal(path, f"{HISTORICAL} = false", _Switch.ON.value.lower(), _OF_HISTORICAL)
+    if has_late_rows(path, properties) and (lake := properties.get(LAKE_FORMAT, "")).upper() != LakeFormat.PAIMON:
+        found = f"true, and {LAKE_FORMAT} {lake!r}"
+        raise _refusal(path, f"{HISTORICAL} = true for {LAKE_FORMAT} 'paimon' alone", found, _OF_HISTORICAL)
     if not has_primary_key:
         return
     _choice(path, properties, KV_FORMAT, Encoding.COMPACTED)
@@ -109,19 +116,7 @@ def check_formats(path: TablePath, properties: Mapping[str, str], *, has_primary
 
 
 _OF_TTL = "rows that expire leave no deletes in the log, so the lake would keep them; leave the table out"
-_OF_HISTORICAL = (
-    "its log has rows of expired partitions, which are not tiered here; leave the table out, or switch it off"
-)
-
-
-def check_partition(path: TablePath, values: tuple[str, ...]) -> None:
-    """Check that a partition is one of the table's own.
-
-    Raises:
-        NewerSourceError: it stands for partitions that have expired.
-    """
-    if HISTORICAL_PARTITION in values:
-        raise _refusal(path, "partitions of its own", HISTORICAL_PARTITION, _OF_HISTORICAL)
+_OF_HISTORICAL = "it is not known what rows of expired partitions would be in; leave the table out, or switch it off"
 
 
 def _choice(path: TablePath, properties: Mapping[str, str], key: str, default: _Format) -> _Format:

@@ -16,7 +16,13 @@ from lakeward_source_fluss.formats.types import number
 from lakeward_source_fluss.source.calls import run_parallel
 from lakeward_source_fluss.source.durations import log_ttl_s, seconds
 from lakeward_source_fluss.source.naming import naming_release, naming_right
-from lakeward_source_fluss.source.table_formats import LAKE_FORMAT, before_images, check_formats, is_lake_enabled
+from lakeward_source_fluss.source.table_formats import (
+    LAKE_FORMAT,
+    before_images,
+    check_formats,
+    has_late_rows,
+    is_lake_enabled,
+)
 from lakeward_source_fluss.wire.errors import TableMissingError
 from lakeward_source_fluss.wire.messages import (
     GetTableInfoRequest,
@@ -168,13 +174,15 @@ def describe(path: TablePath, response: GetTableInfoResponse) -> FlussTable:
     prefix = _LAKE_SETTINGS.format(format=lake_format)
     schema = _schema(path, document)
     check_formats(path, properties, has_primary_key=bool(schema.primary_key))
+    partition_keys = _columns(path, document, "partition_key", schema)
     spec = TableSpec(
         path=path,
         table_id=response.table_id,
         schema_id=response.schema_id,
         schema=schema.to_arrow(),
         primary_key=schema.primary_key,
-        partition_keys=_columns(path, document, "partition_key", schema),
+        partition_keys=partition_keys,
+        late_rows=bool(partition_keys) and has_late_rows(path, properties),
         bucket_key=_columns(path, document, "bucket_key", schema),
         buckets=number(document, "bucket_count", 1, (1, _MAX_BUCKETS)),
         freshness_s=seconds(FRESHNESS, properties[FRESHNESS]) if FRESHNESS in properties else DEFAULT_FRESHNESS_S,

@@ -10,6 +10,7 @@ from lakeward.model.tables import TableBucket, TablePath, TableSpec
 from lakeward_source_fluss.formats.schema import FlussSchema
 from lakeward_source_fluss.formats.types import FlussField, FlussType, Kind
 from lakeward_source_fluss.rpc.releases import Release
+from lakeward_source_fluss.source.partitions import HISTORICAL
 from lakeward_source_fluss.source.tables import wire_path
 from lakeward_source_fluss.wire.apis import ApiKey
 from lakeward_source_fluss.wire.codes import ErrorCode
@@ -41,7 +42,7 @@ from lakeward_source_fluss_kit.schemas import dump_schema
 from lakeward_source_fluss_kit.server import Answer, Call, FakeServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 TABLE_ID = 10
 PATH = TablePath("db", "days")
@@ -67,16 +68,22 @@ class RescaledServer:
         parts: the partitions by day.
         release: the server's; one of 1.0 says counts of partitions, and wants them in requests.
         log: the batches of each bucket.
+        start: where each bucket's log begins.
         end: where each bucket's log ends.
         not_ready: answers TABLET_METADATA_NOT_READY to so many calls first.
+        schema: the table's columns, and its key.
+        properties: the table's.
     """
 
     table_buckets: int
     parts: dict[str, Part]
     release: Release = Release.V1_0
     log: bytes = b""
+    start: int = 0
     end: int = 0
     not_ready: int = 0
+    schema: FlussSchema = SCHEMA
+    properties: Mapping[str, str] = field(default_factory=dict)
     counts: list[int | None] = field(default_factory=list)
     """The count that each request for buckets had."""
 
@@ -107,16 +114,24 @@ class RescaledServer:
         """Return a bucket of a partition."""
         return TableBucket(TABLE_ID, self.parts[day].partition_id, number)
 
+    def end_of(self, partition_id: int, bucket: int) -> int:
+        """Return where a bucket's log ends."""
+        return self.end
+
+    def log_of(self, partition_id: int, bucket: int, start: int) -> bytes:
+        """Return the batches of a bucket's log from an offset on."""
+        return self.log
+
     def _answer(self, call: Call) -> Answer:
         if call.api == ApiKey.GET_METADATA and not call.read(MetadataRequest).table_path:
             return None  # the servers alone
         answers: dict[int, Callable[[], Answer]] = {
             ApiKey.GET_TABLE_INFO: self._described,
-            ApiKey.GET_TABLE_SCHEMA: lambda: GetTableSchemaResponse(schema_id=1, schema_json=dump_schema(SCHEMA)),
+            ApiKey.GET_TABLE_SCHEMA: lambda: GetTableSchemaResponse(schema_id=1, schema_json=dump_schema(self.schema)),
             ApiKey.LIST_PARTITION_INFOS: lambda: ListPartitionInfosResponse(
-                partitions_info=tuple(map(self._info, self.parts))
+                partitions_info=tuple(self._info(day) for day in self.parts if day != HISTORICAL)
             ),
-            ApiKey.GET_METADATA: lambda: self._metadata(call.read(MetadataRequest).partitions_id),
+            ApiKey.GET_METADATA: lambda: self._metadata(call.read(MetadataRequest)),
             ApiKey.LIST_OFFSETS: lambda: self._offsets(call.read(ListOffsetsRequest)),
             ApiKey.FETCH_LOG: lambda: self._fetched(call.read(FetchLogRequest)),
             ApiKey.SCAN_KV: lambda: self._scanned(call.read(ScanKvRequest)),
@@ -125,10 +140,11 @@ class RescaledServer:
 
     def _described(self) -> GetTableInfoResponse:
         document = {
-            "schema": json.loads(dump_schema(SCHEMA)),
+            "schema": json.loads(dump_schema(self.schema)),
             "partition_key": ["day"],
             "bucket_key": ["id"],
             "bucket_count": self.table_buckets,
+            "properties": {"table.log.format": "COMPACTED", **self.properties},
         }
         return GetTableInfoResponse(
             table_id=TABLE_ID, schema_id=1, table_json=json.dumps(document).encode(), created_time=0, modified_time=0
@@ -140,7 +156,11 @@ class RescaledServer:
         count = part.buckets if self.says_counts else None
         return PbPartitionInfo(partition_id=part.partition_id, partition_spec=spec, bucket_count_actual=count)
 
-    def _metadata(self, wanted: tuple[int, ...]) -> MetadataResponse:
+    def _metadata(self, request: MetadataRequest) -> MetadataResponse | ErrorResponse:
+        names = {one.partition_name for one in request.partitions_path}
+        if names - set(self.parts):
+            return ErrorResponse(error_code=ErrorCode.PARTITION_NOT_EXISTS)
+        wanted = {*request.partitions_id, *(self.parts[name].partition_id for name in self.parts if name in names)}
         node = self.server.node()
         table = PbTableMetadata(
             table_path=wire_path(PATH),
@@ -177,15 +197,20 @@ class RescaledServer:
         return ErrorResponse(error_code=ErrorCode.STALE_METADATA) if stale else None
 
     def _offsets(self, request: ListOffsetsRequest) -> Answer:
-        offset = 0 if request.offset_type == 0 else self.end
-        answers = tuple(PbListOffsetsRespForBucket(bucket_id=one, offset=offset) for one in request.bucket_id)
+        ends = {one: self.end_of(request.partition_id or 0, one) for one in request.bucket_id}
+        first = request.offset_type == 0
+        answers = tuple(
+            PbListOffsetsRespForBucket(bucket_id=one, offset=self.start if first else end) for one, end in ends.items()
+        )
         refusal = self._refusal(request.partition_id, request.bucket_count_actual)
         return refusal or ListOffsetsResponse(buckets_resp=answers)
 
     def _fetched(self, request: FetchLogRequest) -> Answer:
         (asked,) = request.tables_req[0].buckets_req
+        place = (asked.partition_id or 0, asked.bucket_id)
+        log, end = self.log_of(*place, asked.fetch_offset), self.end_of(*place)
         bucket = PbFetchLogRespForBucket(
-            partition_id=asked.partition_id, bucket_id=asked.bucket_id, records=self.log, high_watermark=self.end
+            partition_id=asked.partition_id, bucket_id=asked.bucket_id, records=log, high_watermark=end
         )
         table = PbFetchLogRespForTable(table_id=TABLE_ID, buckets_resp=(bucket,))
         return self._refusal(asked.partition_id, asked.bucket_count_actual) or FetchLogResponse(tables_resp=(table,))
