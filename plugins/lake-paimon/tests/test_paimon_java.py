@@ -27,6 +27,7 @@ from lakeward_paimon_kit.java import JavaReader, java_reader
 from lakeward_paimon_kit.made import TYPES, create_as_fluss, required
 from lakeward_paimon_kit.rest import TOKEN, RestCatalogServer
 from lakeward_paimon_kit.upkeep import compact
+from lakeward_paimon_kit.wider import NEW, OLD, WIDE, widened
 from lakeward_testing.clock import FakeClock
 from lakeward_testing.lake_tables import (
     COLUMNS,
@@ -42,7 +43,7 @@ from lakeward_testing.lake_tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from lakeward.model.tables import TablePath, TableSpec
@@ -319,6 +320,31 @@ def test_java_finds_the_rows_of_a_filter_and_leaves_files_out(
     ):
         assert java.files(read, where) == files
         assert {str(key) for key in found} <= {row[0] for row in java.rows(read, "id", where=where)}
+
+
+@pytest.mark.parametrize("compacted", [False, True], ids=["as written", "compacted"])
+@pytest.mark.parametrize("key", [False, True], ids=["log", "key"])
+def test_java_reads_rows_of_before_and_after_a_type_became_wider(
+    plugin: PaimonLakePlugin, lake: Lake, options: PaimonOptions, java: JavaReader, *, key: bool, compacted: bool
+) -> None:
+    rows = widened(plugin, lake, key=key)
+    if compacted and key:
+        assert compact(plugin, lake) == 1
+    read = java.table(options.warehouse, "shop.orders")
+
+    found = java.rows(read, "id", "whole", "real", "price", "sum")
+
+    names = ("id", "whole", "real", "price", "sum")
+    expected = [tuple(None if row[name] is None else str(row[name]) for name in names) for row in rows]
+    assert sorted(found) == expected
+    for value in (OLD["real"], NEW["real"]):  # py4j would make an Integer of a small number
+        ids = {str(row["id"]) for row in rows if row["real"] == value}
+        assert ids <= {row[0] for row in java.rows(read, "id", where=_equal(WIDE.names.index("real"), value))}
+    check_claims(lake)
+
+
+def _equal(place: int, value: object) -> Callable[[Any, Any], Any]:
+    return lambda build, _: build.equal(place, value)
 
 
 @pytest.mark.parametrize("keyed", [False, True], ids=["log", "key"])

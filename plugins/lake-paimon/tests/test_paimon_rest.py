@@ -431,3 +431,11 @@ def test_a_column_that_the_source_drops_is_made_nullable_by_the_catalog(
     newest = max((catalog.folder(PATH.database, PATH.table) / "schema").iterdir())
     kinds = {one["name"]: one["type"] for one in json.loads(newest.read_bytes())["fields"]}
     assert (kinds["id"], kinds["n"]) == ("BIGINT NOT NULL", "BIGINT")
+
+
+def test_a_type_that_becomes_wider_is_changed_by_the_catalog(world: World, catalog: RestCatalogServer) -> None:
+    for kind in (pa.int32(), pa.int64()):
+        world.lake.open_table(log_table(pa.schema([("id", kind), ("name", pa.string())])), incarnation())
+    newest = max((catalog.folder(PATH.database, PATH.table) / "schema").iterdir())
+    fields = {one["name"]: (one["id"], one["type"]) for one in json.loads(newest.read_bytes())["fields"]}
+    assert fields["id"] == (0, "BIGINT")

@@ -8,21 +8,20 @@ to alter, and have none.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import TYPE_CHECKING
 
 from lakeward.model.column_ids import COLUMNS_PROPERTY, plan_columns, read_columns, store_columns
-from lakeward_lake_paimon.fitting import refuse
+from lakeward_lake_paimon.fitting import becomes_wider, fixed_columns, refuse
+from lakeward_lake_paimon.table_schema import user_field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lakeward.model.column_ids import ColumnPlan, KnownColumn
     from lakeward.model.tables import TableSpec
-    from lakeward_lake_paimon.kinds import Field
+    from lakeward_lake_paimon.kinds import Field, Kind
     from lakeward_lake_paimon.table_schema import TableSchema
-
-_KEYS = ("bucket-key",)
-"""Options that name columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +29,14 @@ class Alteration:
     """What makes one schema of a table the next one.
 
     `added` are columns, `options` other values of options; `renamed` has new names by the old ones, and columns that
-    become nullable are `relaxed`, by the names that they have before.
+    become nullable are `relaxed`, by the names that they have before. `widened` has types that hold more.
     """
 
     added: Sequence[Field] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     renamed: Mapping[str, str] = field(default_factory=dict)
     relaxed: Sequence[str] = ()
+    widened: Mapping[str, Kind] = field(default_factory=dict)
 
 
 def known_columns(schema: TableSchema, where: str) -> dict[int, KnownColumn]:
@@ -64,8 +64,7 @@ def column_plan(spec: TableSpec, schema: TableSchema) -> ColumnPlan | None:
         return None
     plan = plan_columns(spec, known, field_names(schema))
     names = field_names(schema)
-    fixed = {*schema.primary_keys, *schema.partition_keys, *(one.column for one in spec.lake_partition)}
-    fixed |= {name.strip() for option in _KEYS for name in schema.options.get(option, "").split(",")}
+    fixed = fixed_columns(spec, schema)
     for field_id, name in plan.renames.items():
         if {names[field_id], name} & fixed:
             found = (
@@ -92,11 +91,28 @@ def next_columns(spec: TableSpec, schema: TableSchema, plan: ColumnPlan) -> Alte
     return Alteration((), options, renamed, relaxed) if renamed or relaxed or options else None
 
 
+def widened_columns(spec: TableSpec, schema: TableSchema) -> Mapping[str, Kind]:
+    """Return the types of columns that the source has made wider, where the lake table may follow it.
+
+    A table that the source's clients read together with their log is the server's to alter.
+    """
+    if spec.union_read or not spec.may_widen:
+        return {}
+    there, fixed, ids = {one.name: one.kind for one in schema.fields}, fixed_columns(spec, schema), count(0)
+    found = {}
+    for column in spec.schema:
+        kind, wanted = there.get(column.name), user_field(spec, column, ids).kind
+        if kind is not None and column.name not in fixed and becomes_wider(kind, wanted):
+            found[column.name] = replace(wanted, nullable=kind.nullable)
+    return found
+
+
 def altered(schema: TableSchema, change: Alteration) -> TableSchema:
-    """Return a schema with other names, columns that are nullable, and options; `added` is not looked at."""
+    """Return a schema with other names, types, columns that are nullable, and options; `added` is not looked at."""
 
     def one(column: Field) -> Field:
-        kind = replace(column.kind, nullable=True) if column.name in change.relaxed else column.kind
+        kind = change.widened.get(column.name, column.kind)
+        kind = replace(kind, nullable=True) if column.name in change.relaxed else kind
         return replace(column, name=change.renamed.get(column.name, column.name), kind=kind)
 
     return replace(schema, fields=tuple(map(one, schema.fields)), options={**schema.options, **change.options})

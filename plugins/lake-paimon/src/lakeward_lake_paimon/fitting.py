@@ -37,7 +37,8 @@ _WIDENS = {
     "BYTES": {"BINARY", "VARBINARY"},
 }
 """Types of the source whose values fit another type of the lake. A source gives no lengths of text and bytes."""
-
+_NUMBERS = frozenset({"TINYINT", "SMALLINT", "INT", "FLOAT"})
+"""Types of the lake that can become one of those that they fit."""
 
 _IN_SPARK = frozenset(
     {"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "DATE", "STRING"}
@@ -92,6 +93,20 @@ def check_place(spec: TableSpec, *, placed: bool) -> None:
     """
     if (path := spec.properties.get(_PATH)) is not None and not placed:
         refuse(spec, "a table in its place in the warehouse, as the catalog is one of folders", f"{_PATH} = {path}")
+
+
+def fixed_columns(spec: TableSpec, schema: TableSchema) -> frozenset[str]:
+    """Return the columns whose names and types Paimon keeps: those of keys and partitions."""
+    bucket_key = (name.strip() for name in schema.options.get("bucket-key", "").split(","))
+    fields = (one.column for one in spec.lake_partition)
+    return frozenset({*schema.primary_keys, *schema.partition_keys, *bucket_key, *fields} - {""})
+
+
+def becomes_wider(found: Kind, wanted: Kind) -> bool:
+    """Return whether a column of the lake can get the source's type, as that holds more; not what is in a column."""
+    if found.root == wanted.root == "DECIMAL":
+        return found.scale == wanted.scale and found.digits < wanted.digits
+    return found.root in _NUMBERS and wanted.root in _WIDENS[found.root]
 
 
 def check_bucket_function(spec: TableSpec, schema: TableSchema) -> None:
@@ -198,6 +213,10 @@ def _check_columns(spec: TableSpec, schema: TableSchema) -> None:
         if found is None:
             continue
         if not _holds(wanted.kind, found.kind) and not (spec.keeps_types and _holds(found.kind, wanted.kind)):
+            if column.name in fixed_columns(spec, schema) and becomes_wider(found.kind, wanted.kind):
+                where = f"{found.kind} in a key or a partitioning, where Paimon keeps types. For a new lake table set"
+                undo = "this one aside and accept that with `lakeward tables accept`; then `lakeward tables resume`"
+                refuse(spec, f"column {column.name!r}: type {wanted.kind}", f"{where} {undo}")
             rename = f"ALTER TABLE {spec.path} RENAME COLUMN `{found.name}` TO `{found.name}_before`"
             undo = f". Rename or drop that one (in Spark: {rename}), then `lakeward tables resume`"
             refuse(

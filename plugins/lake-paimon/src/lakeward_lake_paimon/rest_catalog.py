@@ -89,6 +89,15 @@ class RestCatalog:
             {"action": "updateColumnNullability", "fieldNames": [name], "newNullability": True}
             for name in change.relaxed
         ]
+        changes += [
+            {
+                "action": "updateColumnType",
+                "fieldNames": [name],
+                "newDataType": kind.to_json(),
+                "keepNullability": False,
+            }
+            for name, kind in change.widened.items()
+        ]
         changes += _renames(change.renamed)
         for field in change.added:
             move = {"fieldName": field.name, "referenceFieldName": BUCKET_COLUMN, "type": "BEFORE"}

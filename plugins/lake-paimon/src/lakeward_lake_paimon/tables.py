@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from lakeward.errors import CommitConflictError, FencedError, LakeError, TableGoneError
-from lakeward_lake_paimon.columns import Alteration, altered, column_plan, next_columns
+from lakeward_lake_paimon.columns import Alteration, altered, column_plan, next_columns, widened_columns
 from lakeward_lake_paimon.fitting import check_fits, check_kind, check_lost, check_place, missing_fields
 from lakeward_lake_paimon.table import Owner, Table, owner_path, read_owner
 from lakeward_lake_paimon.table_schema import SYSTEM_COLUMNS, configured_options, new_schema, read_schema
@@ -132,9 +132,14 @@ class Warehouse:
             change = next_columns(spec, table.schema, plan)
             spec = spec.with_names(plan.names)
         # Nothing is changed, or noted, of a table that will not fit then.
-        check_fits(spec, table.schema if change is None else altered(table.schema, change))
+        following = table.schema if change is None else altered(table.schema, change)
+        wider = Alteration(widened=widened_columns(spec, following))
+        check_fits(spec, altered(following, wider))
         if change is not None:
-            self.catalog.alter(table, self._next_schema(altered(table.schema, change)), change)
+            self.catalog.alter(table, self._next_schema(following), change)
+            return False
+        if wider.widened:
+            self.catalog.alter(table, self._next_schema(altered(table.schema, wider)), wider)
             return False
         added = missing_fields(table.schema, spec)
         if added:

@@ -281,6 +281,9 @@ class RestCatalogServer:
                 plain = {one["name"]: str(one["type"]).removesuffix(" NOT NULL") for one in fields}
                 fields = [one | {"type": plain[name]} if one["name"] == name else one for one in fields]
                 continue
+            if change["action"] == "updateColumnType":
+                fields = [one | {"type": change["newDataType"]} if one["name"] == name else one for one in fields]
+                continue
             assert change["action"] == "addColumn", change
             if any(one["name"] == name for one in fields):
                 return 409, {"message": f"column {name} is there", "code": 409}
