@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -26,6 +27,7 @@ from lakeward_lake_paimon.manifests import ADD, DataFile, Entry
 from lakeward_lake_paimon.merge_files import merge_files
 from lakeward_lake_paimon.merge_task import MergeFile, MergeTask, pack_files, pack_task, unpack_files, unpack_task
 from lakeward_lake_paimon.merging import merge_runs
+from lakeward_lake_paimon.parquet_batches import read_batches
 from lakeward_lake_paimon.table_schema import new_schema
 from lakeward_testing.lake_tables import key_table
 
@@ -288,3 +290,18 @@ def test_a_bucket_with_files_of_another_format_is_left_alone() -> None:
     live = [entry(0, 1, number) for number in range(compaction.TRIGGER)]
     orc = replace(live[0], file=replace(live[0].file, name="x.orc"))
     assert due_merges(SCHEMA, [*live[1:], orc]) == []
+
+
+def test_a_large_row_group_is_read_in_pieces_and_never_whole(tmp_path: Path) -> None:
+    file, rows, row_bytes = tmp_path / "large.parquet", 32_768, 1024
+    random = np.random.default_rng(1)
+    texts = pa.array([random.bytes(row_bytes) for _ in range(rows)], pa.binary())
+    pq.write_table(pa.table({"raw": texts}), file, row_group_size=rows)
+    del texts
+    pool, before = pa.default_memory_pool(), pa.default_memory_pool().bytes_allocated()
+    with pa.OSFile(str(file)) as source:
+        batches = read_batches(source, {}, 256, 1 << 16)
+        held = [pool.bytes_allocated() - before for _ in batches]
+
+    assert len(held) == rows // 256
+    assert max(held) < rows * row_bytes // 4

@@ -38,7 +38,9 @@ def read_batches(
 
 
 def _batches(source: pa.NativeFile, unit: str, rows: int, buffer_bytes: int) -> Iterator[pa.RecordBatch]:
-    file = pq.ParquetFile(source, buffer_size=buffer_bytes, coerce_int96_timestamp_unit=unit)
+    # What is read ahead is a row group with all its columns, whatever the buffers are.
+    ahead = not buffer_bytes
+    file = pq.ParquetFile(source, buffer_size=buffer_bytes, pre_buffer=ahead, coerce_int96_timestamp_unit=unit)
     yield from file.iter_batches(rows)
 
 
