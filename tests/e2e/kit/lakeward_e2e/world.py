@@ -60,6 +60,7 @@ fluss-faulty = lakeward_faulty.fluss:FaultyFlussPlugin
 iceberg-faulty = lakeward_faulty.lake:FaultyLakePlugin
 iceberg-upkept = lakeward_faulty.lake:UpkeptLakePlugin
 paimon-faulty = lakeward_faulty.paimon:FaultyPaimonPlugin
+paimon-upkept = lakeward_faulty.paimon:UpkeptPaimonPlugin
 [lakeward.lease]
 faulty = lakeward_faulty.lease:FaultyLeases
 [lakeward.lease_wrapper]
@@ -78,6 +79,7 @@ class World:
             (self.faults / name).mkdir(parents=True)
         self.store = EmbeddedStore.create(root / "store")
         self.warehouse = Warehouse(root / "warehouse")
+        """Of Iceberg; a test of another lake has another one."""
         self.processes: list[ServiceProcess] = []
         self._configured: dict[int, str] = {}
         self.python_path = [self._install(), str(_KIT)]
