@@ -16,7 +16,7 @@ from lakeward.errors import FencedError, LakeError, SchemaMismatchError
 from lakeward.model.results import CommitOutcome
 from lakeward_iceberg_kit.partitioned import DAY_US, EVENTS, PartitionedRound, Row, World, layout, records
 from lakeward_lake_iceberg.detail import unpack_detail
-from lakeward_lake_iceberg.manifests import live_entries
+from lakeward_lake_iceberg.entries import live_entries
 from lakeward_lake_iceberg.task import unpack_task
 from lakeward_testing.clock import FakeClock
 from lakeward_testing.lake_tables import PATH, incarnation, key_table, log_split, log_table, source_batch

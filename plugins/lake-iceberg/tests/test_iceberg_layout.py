@@ -14,7 +14,7 @@ from lakeward.model.batches import SourceBatch
 from lakeward.model.results import CommitOutcome
 from lakeward_iceberg_kit.duck import read_apart
 from lakeward_iceberg_kit.partitioned import DAY_US, EVENTS, MEMORY, PartitionedRound, layout, records
-from lakeward_lake_iceberg.manifests import live_entries
+from lakeward_lake_iceberg.entries import live_entries
 from lakeward_testing.lake_tables import PATH, TieringRound, incarnation, log_split, log_table, source_batch
 
 if TYPE_CHECKING:

@@ -50,7 +50,7 @@ def test_a_table_that_has_them_is_not_changed_again(lake: Lake, catalog: SqlCata
     assert catalog.load_table(str(PATH)).metadata_location == before
 
 
-@pytest.mark.parametrize("key", ["format-version", "lakeward.table-id", "fluss.table.log.ttl", "current-schema"])
+@pytest.mark.parametrize("key", ["lakeward.table-id", "fluss.table.log.ttl", "current-schema"])
 def test_what_no_person_sets_is_refused_and_nothing_is_made(lake: Lake, key: str) -> None:
     with pytest.raises(ConfigError, match=f"expected properties of Iceberg that a person sets, found '{key}'"):
         lake.open_table(log_table(lake_properties={key: "3"}), incarnation())

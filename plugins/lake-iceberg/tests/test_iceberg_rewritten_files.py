@@ -17,7 +17,7 @@ from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import Change
 from lakeward_iceberg_kit.partitioned import PartitionedRound, layout, records
 from lakeward_iceberg_kit.rewriting import rewrite_each_file
-from lakeward_lake_iceberg.manifests import named_data_file
+from lakeward_lake_iceberg.entries import named_data_file
 from lakeward_lake_iceberg.parquet_fields import columns_by_id, top_columns
 from lakeward_testing.lake_tables import PATH, TieringRound, head_of, incarnation, key_table, log_split, source_batch
 

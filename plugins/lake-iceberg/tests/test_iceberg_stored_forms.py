@@ -1,4 +1,4 @@
-"""What the lake stores for later starts has the bytes that commit 7e3f9db wrote."""
+"""What the lake stores for later starts has the bytes that commit 7e3f9db wrote, and its deletion vectors later."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 from lakeward.model.lake_offsets import pack_offsets, unpack_offsets
 from lakeward.model.tables import TableBucket
-from lakeward_lake_iceberg.detail import FileDetail, pack_detail, unpack_detail
+from lakeward_lake_iceberg.detail import FileDetail, Vector, pack_detail, unpack_detail
 from lakeward_lake_iceberg.expiry_plan import _PLANS, _Plan
 from lakeward_lake_iceberg.partitioner import partition_key, partition_values
 
@@ -33,6 +33,13 @@ GOLDEN_DETAIL = (
     "617271756574a87265706c6163657391b3772f622d64656c657465732e70617271756574ad626173655f736e617073686f74"
     "cf4000000000000000a67772697465729201c4029103"
 )
+VECTOR = FileDetail(
+    partition=(), spec_id=0, replaces=("w/b-deletes.parquet", Vector("w/c.puffin", 4, 42)), vector=(4, 48)
+)
+GOLDEN_VECTOR = (
+    "84a9706172746974696f6e90a7737065635f696400a87265706c6163657392b3772f622d64656c657465732e706172717565"
+    "7493aa772f632e70756666696e042aa6766563746f72920430"
+)
 PARTITION = ("emea", 19_000, None, b"\x01", True)
 GOLDEN_PARTITION = "95a4656d6561cd4a38c0c40101c3"
 OFFSETS = {TableBucket(7, None, 0): 1200, TableBucket(7, 12, 1): 1187}
@@ -44,7 +51,10 @@ GOLDEN_PLAN = b'{"version":1,"head":42,"snapshots":[{"snapshot-id":17,"manifest-
 def test_what_a_checkpoint_keeps_of_a_file_has_these_bytes() -> None:
     assert pack_detail(DETAIL).hex() == GOLDEN_DETAIL, MOVED
     assert unpack_detail(bytes.fromhex(GOLDEN_DETAIL)) == DETAIL
-    assert set(msgspec.msgpack.decode(pack_detail(DETAIL), strict=False)) == {*FileDetail.__struct_fields__}, MOVED
+    assert pack_detail(VECTOR).hex() == GOLDEN_VECTOR, MOVED
+    assert unpack_detail(bytes.fromhex(GOLDEN_VECTOR)) == VECTOR
+    told = {*msgspec.msgpack.decode(pack_detail(DETAIL)), *msgspec.msgpack.decode(pack_detail(VECTOR))}
+    assert told == {*FileDetail.__struct_fields__}, MOVED
 
 
 def test_the_partition_of_open_rows_has_these_bytes() -> None:

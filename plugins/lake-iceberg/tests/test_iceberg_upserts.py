@@ -16,7 +16,7 @@ from lakeward.errors import FencedError
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import Change, TableBucket
 from lakeward_lake_iceberg.detail import unpack_detail
-from lakeward_lake_iceberg.manifests import live_entries
+from lakeward_lake_iceberg.entries import live_entries
 from lakeward_lake_iceberg.partitioner import Place
 from lakeward_lake_iceberg.storage import Storage
 from lakeward_lake_iceberg.task import unpack_task
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from lakeward.model.tables import TableSpec
     from lakeward.ports import Lake, SourceBatch
+    from lakeward_lake_iceberg.detail import DeleteFile
     from lakeward_lake_iceberg.plugin import IcebergLakePlugin
 
 pytestmark = pytest.mark.slow
@@ -123,7 +124,7 @@ def test_the_fifth_delete_file_replaces_four_and_expiry_deletes_them(  # noqa: P
     tmp_path: Path,
 ) -> None:
     _many(plugin, lake, 30)
-    replaced: list[str] = []
+    replaced: list[DeleteFile] = []
     for number in range(2, 31):
         tiering = tier(number, _upserts(number, [number - 2]))
         replaced += [path for file in tiering.files for path in unpack_detail(file.detail).replaces]

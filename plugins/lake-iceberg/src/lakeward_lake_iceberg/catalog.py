@@ -34,6 +34,7 @@ from lakeward.model.near_names import did_you_mean
 from lakeward.model.secrets import mask_uri
 from lakeward_lake_iceberg.catalog_away import away, short
 from lakeward_lake_iceberg.offsets import COPIED_SNAPSHOT
+from lakeward_lake_iceberg.sql import LineageSqlCatalog
 from lakeward_lake_iceberg.storage import local_path
 
 if TYPE_CHECKING:
@@ -349,6 +350,8 @@ def _open(options: IcebergOptions, properties: dict[str, str]) -> Catalog:
             message = f"{place}: the catalog cannot be opened: {away(failed) or short(failed)}"
             raise LakeError(message) from failed
         else:
+            if type(catalog) is SqlCatalog:
+                catalog = LineageSqlCatalog.instead_of(catalog)
             if isinstance(catalog, SqlCatalog):
                 # SQLite's connections are not closed with the last reference to them: Python 3.13 complains of that.
                 weakref.finalize(catalog, catalog.engine.dispose)

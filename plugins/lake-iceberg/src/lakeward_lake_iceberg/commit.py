@@ -30,8 +30,10 @@ from lakeward.model.lake_offsets import (
     pack_offsets,
 )
 from lakeward_lake_iceberg.detail import unpack_detail
-from lakeward_lake_iceberg.manifests import ManifestSet, data_file, live_entries
-from lakeward_lake_iceberg.moved_deletes import live_paths, moved_deletes
+from lakeward_lake_iceberg.entries import VECTORS_FROM, delete_file, live_entries, manifests_in
+from lakeward_lake_iceberg.lineage import LineageListWriter, next_row_id
+from lakeward_lake_iceberg.manifests import ManifestSet, data_file
+from lakeward_lake_iceberg.moved_deletes import MovedDeletes, live_paths, moved_deletes, write_moved
 from lakeward_lake_iceberg.moves import MOVES_FILE, pack_moves
 from lakeward_lake_iceberg.offsets import (
     COPIED_INCARNATION,
@@ -47,6 +49,7 @@ from lakeward_lake_iceberg.offsets import (
     TABLE_ID,
     source_properties,
 )
+from lakeward_lake_iceberg.settled_deletes import SettledDeletes, settle_deletes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -62,8 +65,8 @@ if TYPE_CHECKING:
     from lakeward_lake_iceberg.storage import Storage
     from lakeward_lake_iceberg.upkeep import Replacement
 
-FORMAT_VERSION = 2
-"""The one version that pyiceberg writes with deletes."""
+FORMAT_VERSIONS = (2, 3)
+"""Those with deletes: 2 has position deletes, 3 has deletion vectors and row ids."""
 
 _SOMETIMES_COPIED = (OFFSETS, OFFSETS_FILE, COMPLETE_MS, COPIED_SOURCE)
 """Table properties that not every commit has: those of the one before go."""
@@ -113,12 +116,14 @@ class SnapshotBuilder:
         """
         details = [unpack_detail(file.detail) for file in request.files]
         gone = gone_targets(self._table, request, details)
-        moved = moved_deletes(self._table, request, gone, storage, self._ids) if gone else []
-        # Deletes of files that are gone name nothing. They stay until the next compaction: a checkpoint may name them.
-        details = [detail for detail in details if detail.references not in gone]
+        moved = moved_deletes(self._table, request, gone, storage) if gone else MovedDeletes()
+        if self._metadata.format_version >= VECTORS_FROM:
+            settled = settle_deletes(self._table, request, gone, moved, storage)
+        else:
+            settled = _position_deletes(request, gone, write_moved(self._table, storage, self._ids, moved))
         offsets = self._offsets(request)
         with storage_errors(self._metadata.location):
-            return self._build(request, [*request.files, *moved], details, offsets)
+            return self._build(request, settled, offsets)
 
     def replace(self, change: Replacement, summary: Mapping[str, str]) -> Prepared:
         """Build a snapshot of the same rows in other files.
@@ -162,25 +167,17 @@ class SnapshotBuilder:
         data = [data_file(file, types) for file in files if file.kind == "data"]
         return data, [data_file(file, types) for file in files if file.kind == "deletes"]
 
-    def _build(
-        self,
-        request: CommitRequest,
-        files: Collection[LakeFile],
-        details: Collection[FileDetail],
-        offsets: dict[str, str],
-    ) -> Prepared:
-        data, deletes = self._split(files)
-        replaced = {path for detail in details for path in detail.replaces}
-        base, removed = self._manifests.without(self._base(), replaced)
-        # Writers of several partitions may delete from one file of an older spec, and each replaces the same delete
-        # files. Where an earlier step of the round has done so, nothing is lost: each new file has their positions.
-        shared = {path for detail in details if detail.writer is not None for path in detail.replaces}
-        if replaced - shared - {file.file_path for file in removed}:
+    def _build(self, request: CommitRequest, settled: SettledDeletes, offsets: dict[str, str]) -> Prepared:
+        data, _ = self._split(request.files)
+        _, deletes = self._split(settled.added)
+        _, superseded = self._split(settled.superseded)
+        base, removed = self._manifests.without(self._base(), settled.removed)
+        if settled.required - {delete_file(file) for file in removed}:
             message = f"{request.path}: delete files that the round replaces are gone; enumerate the round afresh"
             raise FencedError(message)
         manifests = [
             *self._manifests.added(data, ManifestContent.DATA),
-            *self._manifests.added(deletes, ManifestContent.DELETES),
+            *self._manifests.added(deletes, ManifestContent.DELETES, superseded=superseded),
             *self._manifests.merged(base),
         ]
         self._drop_all_but(manifests)
@@ -194,12 +191,11 @@ class SnapshotBuilder:
             **complete_property(request.complete_ms),
             **offsets,
         }
-        counts = self._counts([*data, *deletes], removed)
+        counts = self._counts([*data, *deletes, *superseded], [*removed, *superseded])
         return self._finish(manifests, operation, counts, summary, self._copy(request, offsets))
 
     def _base(self) -> list[ManifestFile]:
-        head = self._metadata.current_snapshot()
-        return [] if head is None else list(head.manifests(self._table.io))
+        return manifests_in(self._metadata.current_snapshot(), self._table.io)
 
     def _offsets(self, request: CommitRequest) -> dict[str, str]:
         text = pack_offsets(request.table_id, request.offsets)
@@ -249,35 +245,36 @@ class SnapshotBuilder:
         told = Summary(Operation.OVERWRITE, **{**counts, **summary})
         summed = update_snapshot_summaries(told, None if head is None else head.summary)
         full = Summary(operation, **summed.additional_properties)
+        path, row_ids = self._write_list(manifests, parent)
         snapshot = Snapshot.model_validate(
             {
+                **row_ids,
                 "snapshot-id": self._ids.snapshot_id,
                 "parent-snapshot-id": parent,
                 "sequence-number": self._metadata.next_sequence_number(),
                 "timestamp-ms": self._time_ms,
-                "manifest-list": self._write_list(manifests, parent),
+                "manifest-list": path,
                 "summary": full,
                 "schema-id": self._metadata.current_schema_id,
             }
         )
         return Prepared(_requirements(self._table), self._updates(snapshot, properties))
 
-    def _write_list(self, manifests: list[ManifestFile], parent: int | None) -> str:
+    def _write_list(self, manifests: list[ManifestFile], parent: int | None) -> tuple[str, dict[str, int]]:
+        """Write the list; return its path, and what the snapshot says of row ids (nothing before version 3)."""
         path = self._metadata_path(f"snap-{self._ids.snapshot_id}-0-{self._ids.uuid}.avro")
         codec: Any = self._metadata.properties.get("write.avro.compression-codec", "gzip")
-        with (
-            storage_errors(path),
-            write_manifest_list(
-                self._metadata.format_version,
-                self._table.io.new_output(path),
-                self._ids.snapshot_id,
-                parent,
-                self._metadata.next_sequence_number(),
-                codec,
-            ) as writer,
-        ):
-            writer.add_manifests(manifests)
-        return path
+        output, sequence = self._table.io.new_output(path), self._metadata.next_sequence_number()
+        first = next_row_id(self._metadata)
+        version = self._metadata.format_version
+        with storage_errors(path):
+            if first is None:
+                with write_manifest_list(version, output, self._ids.snapshot_id, parent, sequence, codec) as writer:
+                    writer.add_manifests(manifests)
+                return path, {}
+            with LineageListWriter(output, self._ids.snapshot_id, parent, sequence, codec, first) as lineage:
+                lineage.add_manifests(manifests)
+        return path, {"first-row-id": first, "added-rows": lineage.next_row_id - first}
 
     def _updates(self, snapshot: Snapshot, properties: Mapping[str, str]) -> tuple[TableUpdate, ...]:
         reference = SetSnapshotRefUpdate.model_validate(
@@ -329,6 +326,20 @@ class _Collector(SnapshotSummaryCollector):
             metrics.add_file(file)
         else:
             metrics.remove_file(file)
+
+
+def _position_deletes(request: CommitRequest, gone: frozenset[str], moved: Collection[LakeFile]) -> SettledDeletes:
+    """Return all position deletes of a round as added, and what they replace.
+
+    Deletes of files that are gone name nothing. They stay until the next compaction: a checkpoint may name them.
+    """
+    deletes = [file for file in request.files if file.kind == "deletes"]
+    details = [detail for file in deletes if (detail := unpack_detail(file.detail)).references not in gone]
+    replaced = {path for detail in details for path in detail.replaces}
+    # Writers of several partitions may delete from one file of an older spec, and each replaces the same delete
+    # files. Where an earlier step of the round has done so, nothing is lost: each new file has their positions.
+    shared = {path for detail in details if detail.writer is not None for path in detail.replaces}
+    return SettledDeletes([*deletes, *moved], removed=replaced, required=replaced - shared)
 
 
 def gone_targets(table: Table, request: CommitRequest, details: Collection[FileDetail]) -> frozenset[str]:
@@ -388,9 +399,9 @@ def check_format(table: Table) -> None:
     """Refuse a table whose format version cannot be written here.
 
     Raises:
-        LakeError: the version is not 2.
+        LakeError: the version is neither 2 nor 3.
     """
-    if table.metadata.format_version != FORMAT_VERSION:
-        found = table.metadata.format_version
-        message = f"{'.'.join(table.name())}: format version: expected {FORMAT_VERSION}, found {found}"
+    if table.metadata.format_version not in FORMAT_VERSIONS:
+        found, expected = table.metadata.format_version, " or ".join(map(str, FORMAT_VERSIONS))
+        message = f"{'.'.join(table.name())}: format version: expected {expected}, found {found}"
         raise LakeError(message)

@@ -15,7 +15,7 @@ from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent
 
 from lakeward.model.tables import OFFSET_COLUMN
 from lakeward.model.upkeep import FileCounts
-from lakeward_lake_iceberg.manifests import live_entries, named_data_file
+from lakeward_lake_iceberg.entries import live_entries, manifests_in, named_data_file
 from lakeward_lake_iceberg.records import stored_value
 
 if TYPE_CHECKING:
@@ -47,28 +47,33 @@ class Live:
     shared: dict[Partition, list[DataFile]] = field(default_factory=lambda: defaultdict(list))
     """Others, which may be about any data file of their partition."""
     is_plain: bool = True
-    """Whether all deletes are position deletes in Parquet files."""
+    """Whether all deletes are position deletes in Parquet files, or deletion vectors."""
 
     @classmethod
     def of(cls, table: Table) -> Live:
         """Read the manifests."""
         found, head = cls(), table.metadata.current_snapshot()
-        manifests = [] if head is None else head.manifests(table.io)
+        manifests = manifests_in(head, table.io)
         for entry in live_entries(manifests, table.io, ManifestContent.DATA):
             found.data[entry.data_file.file_path] = entry
         for entry in live_entries(manifests, table.io, ManifestContent.DELETES):
             file = entry.data_file
-            if file.content is not DataFileContent.POSITION_DELETES or file.file_format is not FileFormat.PARQUET:
+            target = named_data_file(file)
+            if file.content is not DataFileContent.POSITION_DELETES or not _is_read(file, target):
                 found.is_plain = False
-            elif (target := named_data_file(file)) is not None:
+            elif target is not None:
                 found.single[target].append(file)
             else:
                 found.shared[partition_of(file)].append(file)
         return found
 
     def deletes_of(self, file: DataFile) -> list[DataFile]:
-        """Return the delete files that may be about a data file."""
+        """Return the deletes that may be about a data file."""
         return [*self.single.get(file.file_path, ()), *self.shared.get(partition_of(file), ())]
+
+
+def _is_read(file: DataFile, target: str | None) -> bool:
+    return file.file_format is FileFormat.PARQUET or (file.file_format is FileFormat.PUFFIN and target is not None)
 
 
 def partition_of(file: DataFile) -> Partition:
@@ -81,8 +86,10 @@ def count_files(live: Live, target_bytes: int) -> FileCounts:
     sizes = [entry.data_file.file_size_in_bytes for entry in live.data.values()]
     deletes = [file for files in (*live.single.values(), *live.shared.values()) for file in files]
     small = sum(size < _SMALL * target_bytes for size in sizes)
-    size_bytes = sum(sizes) + sum(file.file_size_in_bytes for file in deletes)
-    return FileCounts(len(sizes), size_bytes, small, len(deletes), sum(file.record_count for file in deletes))
+    # Several deletion vectors may lie in one file.
+    files = {file.file_path: file.file_size_in_bytes for file in deletes}
+    size_bytes = sum(sizes) + sum(files.values())
+    return FileCounts(len(sizes), size_bytes, small, len(files), sum(file.record_count for file in deletes))
 
 
 def due_merges(table: Table, live: Live, options: IcebergOptions, target_bytes: int, now_ms: int) -> list[list[str]]:

@@ -47,10 +47,10 @@ class FileNames:
         self._start = f"{task.prefix}{place.directory}{_plain(place.name)}-{attempt}-{secrets.token_hex(4)}"
         self._count = count
 
-    def next(self, suffix: str = "") -> str:
+    def next(self, end: str = ".parquet") -> str:
         """Return the next name as a full path."""
         self._count += 1
-        return f"{self._start}-{self._count:05d}{suffix}.parquet"
+        return f"{self._start}-{self._count:05d}{end}"
 
 
 class ParquetFile:

@@ -1,4 +1,4 @@
-"""The older versions of keys: which files may hold them, and the position deletes that were written of them.
+"""The older versions of keys: which files may hold them, and the deletes that were written of them.
 
 These are the files that the round is pinned to, and those with the split's own rows from before and after an
 interruption. All are searched in the same way, by their key columns.
@@ -13,24 +13,34 @@ import numpy as np
 from lakeward_lake_iceberg.base import KeyScan
 from lakeward_lake_iceberg.detail import unpack_detail
 from lakeward_lake_iceberg.partitioner import partition_key
-from lakeward_lake_iceberg.positions import DeletePlace, read_positions, write_positions
+from lakeward_lake_iceberg.positions import (
+    DeletePlace,
+    delete_file_of,
+    read_positions,
+    write_positions,
+    write_vector,
+)
 from lakeward_lake_iceberg.task import BaseFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from lakeward.model.results import LakeFile
+    from lakeward_lake_iceberg.detail import DeleteFile
     from lakeward_lake_iceberg.keys import Codes, KeyIndex
     from lakeward_lake_iceberg.partitioner import Place
     from lakeward_lake_iceberg.storage import Storage
     from lakeward_lake_iceberg.task import WriterTask
 
 MERGED_DELETES = 4
-"""With this many pinned delete files of one data file, the next one contains their positions and replaces them."""
+"""With this many pinned delete files of one data file, the next one contains their positions and replaces them.
+
+A deletion vector always does.
+"""
 
 
 class Deletes:
-    """The position deletes of one writer."""
+    """The deletes of one writer: position deletes, or deletion vectors."""
 
     def __init__(self, storage: Storage, task: WriterTask, place: Place, new_path: Callable[[str], str]) -> None:
         """Start with the pinned files of one lake partition, and those of older specs that its rows may lie in.
@@ -49,7 +59,7 @@ class Deletes:
         for one in self._older.values():
             self._files[one.file.path] = one.file
             self._shared[one.file.path] = one.shared_deletes
-        self._own: dict[str, tuple[str, ...]] = {}
+        self._own: dict[str, tuple[DeleteFile, ...]] = {}
         self.closed: list[LakeFile] = []
 
     @property
@@ -86,7 +96,10 @@ class Deletes:
 
     def delete(self, target: str, positions: Codes) -> None:
         """Delete rows of one data file that no earlier delete contains; positions are ascending, each once."""
-        self._write(target, positions)
+        if self._task.vectors:
+            self._delete_found(self._files.get(target, BaseFile(target, 0)), positions)
+        else:
+            self._write(target, positions)
 
     def abort(self, kept: frozenset[str]) -> None:
         """Delete the files that this writer wrote, except those that must be kept."""
@@ -97,30 +110,36 @@ class Deletes:
     def _adopt_deletes(self, file: LakeFile) -> None:
         detail = unpack_detail(file.detail)
         target = self._files.get(detail.references or "")
-        if target is None or file.path in target.deletes:
+        named = delete_file_of(file, detail)
+        if target is None or named in target.deletes:
             return
         if detail.replaces:
             kept = tuple(path for path in target.deletes if path not in detail.replaces)
             self._files[target.path] = BaseFile(target.path, target.rows, target.lower, target.upper, kept)
-        self._own[target.path] = (*self._own.get(target.path, ()), file.path)
+        self._own[target.path] = (*self._own.get(target.path, ()), named)
 
     def _delete_found(self, file: BaseFile, positions: Codes) -> None:
-        """Delete only rows that still live: else the deletes of a hot key would grow with the square of its updates."""
+        """Delete only rows that still live: else the deletes of a hot key would grow with the square of its updates.
+
+        A deletion vector contains all that is deleted of its data file, and so replaces what there is.
+        """
         if not len(positions):
             return
-        shared = self._shared.get(file.path, ())
-        known = read_positions(self._storage, (*file.deletes, *shared, *self._own.get(file.path, ())), file.path)
+        shared, own = self._shared.get(file.path, ()), self._own.get(file.path, ())
+        known = read_positions(self._storage, (*file.deletes, *shared, *own), file.path)
         fresh = np.setdiff1d(positions, known, assume_unique=True)
         if not len(fresh):
             return
-        if len(file.deletes) >= MERGED_DELETES:
+        if self._task.vectors:
+            self._write(file.path, np.union1d(fresh, known), replaces=(*file.deletes, *own))
+        elif len(file.deletes) >= MERGED_DELETES:
             self._write(file.path, np.union1d(fresh, known), replaces=file.deletes)
             self._files[file.path] = BaseFile(file.path, file.rows, file.lower, file.upper)
         else:
             self._write(file.path, fresh)
 
-    def _write(self, target: str, positions: Codes, replaces: tuple[str, ...] = ()) -> None:
-        path = self._new_path("-deletes")
+    def _write(self, target: str, positions: Codes, replaces: tuple[DeleteFile, ...] = ()) -> None:
+        path = self._new_path("-deletes.puffin" if self._task.vectors else "-deletes.parquet")
         older = self._older.get(target)
         base = self._task.base_snapshot
         place = DeletePlace(self._task.spec_id, self._place.partition, base_snapshot=base)
@@ -128,9 +147,12 @@ class Deletes:
             # A delete file lies in the partition of the data file that it is about.
             writer = (self._task.spec_id, partition_key(self._place.partition))
             place = DeletePlace(older.spec_id, older.partition, writer, base)
-        codec = self._task.compression
-        file = write_positions(
-            self._storage, target, path, positions, compression=codec, place=place, replaces=replaces
-        )
+        if self._task.vectors:
+            file = write_vector(self._storage, target, path, positions, place=place, replaces=replaces)
+        else:
+            codec = self._task.compression
+            file = write_positions(
+                self._storage, target, path, positions, compression=codec, place=place, replaces=replaces
+            )
         self.closed.append(file)
-        self._own[target] = (*self._own.get(target, ()), path)
+        self._own[target] = (*self._own.get(target, ()), delete_file_of(file, unpack_detail(file.detail)))

@@ -13,13 +13,26 @@ Decimals are bytes. It is no union, because msgspec refuses one of text and byte
 """
 
 
+class Vector(msgspec.Struct, frozen=True, array_like=True):
+    """A deletion vector: where it lies in a Puffin file, in bytes."""
+
+    path: str
+    offset: int
+    size: int
+
+
+DeleteFile = str | Vector
+"""Deletes of a manifest entry: a file of position deletes by its path, or a deletion vector."""
+
+
 class FileDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Iceberg's metrics of one file, by field id, and its place in the table.
 
     `bounds` are Iceberg single values. `references` is the one data file that a delete file is about. `replaces` are
     the older delete files whose positions it contains as well, so that they leave the table with the same commit.
     `base_snapshot` is the snapshot that a primary-key round is pinned to. `writer` is set where a delete file is about
-    a data file of an older partition spec: the spec and the key of the partition whose writer wrote it.
+    a data file of an older partition spec: the spec and the key of the partition whose writer wrote it. `vector` says
+    where in the file a deletion vector lies: offset and size in bytes.
     """
 
     partition: tuple[Value, ...]
@@ -32,9 +45,10 @@ class FileDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     upper: dict[int, bytes] = {}
     split_offsets: tuple[int, ...] = ()
     references: str | None = None
-    replaces: tuple[str, ...] = ()
+    replaces: tuple[DeleteFile, ...] = ()
     base_snapshot: int | None = None
     writer: tuple[int, bytes] | None = None
+    vector: tuple[int, int] | None = None
 
 
 _DETAILS = msgspec.msgpack.Decoder(FileDetail)

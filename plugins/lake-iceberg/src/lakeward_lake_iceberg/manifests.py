@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.manifest import (
-    DEFAULT_READ_VERSION,
     DataFile,
     DataFileContent,
     FileFormat,
@@ -30,11 +29,12 @@ from pyiceberg.types import NestedField, StructType
 
 from lakeward_lake_iceberg.avro_names import NamingOutputFile
 from lakeward_lake_iceberg.detail import unpack_detail
+from lakeward_lake_iceberg.entries import NEWEST, delete_file, entries_in, whole, with_first_row_id
 from lakeward_lake_iceberg.positions import PATH_ID, POSITION_ID
 from lakeward_lake_iceberg.records import partition_record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable
 
     from pyiceberg.io import FileIO, OutputFile
     from pyiceberg.partitioning import PartitionSpec
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pyiceberg.typedef import TableVersion
 
     from lakeward.model.results import LakeFile
+    from lakeward_lake_iceberg.detail import DeleteFile
 
 MERGED_MANIFESTS = 10
 """This many manifests of one size class are merged into one."""
@@ -57,6 +58,7 @@ class _Writer(ManifestWriterV2):
     def __init__(self, metadata: TableMetadata, spec: PartitionSpec, file: OutputFile, snapshot_id: int) -> None:
         codec: Any = metadata.properties.get("write.avro.compression-codec", "gzip")
         super().__init__(spec, metadata.schema(), file, snapshot_id, codec)
+        self._format_version = metadata.format_version
         self._content = ManifestContent.DATA
 
     def holding(self, content: ManifestContent) -> _Writer:
@@ -68,6 +70,10 @@ class _Writer(ManifestWriterV2):
         return self._content
 
     @property
+    def version(self) -> TableVersion:
+        return self._format_version
+
+    @property
     def _meta(self) -> dict[str, str]:
         return {**super()._meta, "content": "data" if self._content is ManifestContent.DATA else "deletes"}
 
@@ -76,7 +82,7 @@ class _Writer(ManifestWriterV2):
         return NamingOutputFile(
             output_file=self._output_file,
             file_schema=self._with_partition(self.version),
-            record_schema=self._with_partition(DEFAULT_READ_VERSION),
+            record_schema=self._with_partition(NEWEST),
             schema_name="manifest_entry",
             metadata=self._meta,
         )
@@ -96,6 +102,9 @@ class _Writer(ManifestWriterV2):
         for entry in entries:
             self._count(entry)
         self._writer.write_block([self.prepare_entry(entry) for entry in entries])
+
+    def to_manifest_file(self) -> ManifestFile:
+        return with_first_row_id(super().to_manifest_file(), None)
 
     def _count(self, entry: ManifestEntry) -> None:
         rows = entry.data_file.record_count
@@ -123,21 +132,31 @@ class ManifestSet:
         self._new_path = new_path
 
     def added(
-        self, files: Collection[DataFile], content: ManifestContent, sequences: Mapping[str, int] = NO_SEQUENCES
+        self,
+        files: Collection[DataFile],
+        content: ManifestContent,
+        sequences: Mapping[str, int] = NO_SEQUENCES,
+        superseded: Collection[DataFile] = (),
     ) -> list[ManifestFile]:
         """Write new files, a manifest for each partition spec.
 
         `sequences` has the data sequence numbers of files, by path, that have another one than the snapshot.
+        `superseded` were written for this snapshot and are named as removed, so that its expiry deletes them.
         """
         by_spec: dict[int, list[ManifestEntry]] = defaultdict(list)
         for file in files:
             by_spec[file.spec_id].append(_added(file, self._snapshot_id, sequences.get(file.file_path)))
+        following = self._metadata.next_sequence_number()
+        for file in superseded:
+            entry = _added(file, self._snapshot_id, following)
+            entry.file_sequence_number = following
+            by_spec[file.spec_id].append(_restated(entry, self._snapshot_id, removed=True))
         return [self._write(spec_id, content, entries) for spec_id, entries in by_spec.items()]
 
     def without(
-        self, manifests: Iterable[ManifestFile], removed: Collection[str], *, data: bool = False
+        self, manifests: Iterable[ManifestFile], removed: Collection[DeleteFile], *, data: bool = False
     ) -> tuple[list[ManifestFile], list[DataFile]]:
-        """Mark files of these paths as deleted; return the base's manifests, and the files that were found.
+        """Mark these files as deleted; return the base's manifests, and the files that were found.
 
         They are delete files; with `data`, data files too. Those manifests are rewritten that named one of them.
         """
@@ -146,13 +165,13 @@ class ManifestSet:
         for manifest in manifests:
             looked_at = bool(removed) and (data or manifest.content is ManifestContent.DELETES)
             entries = self._read(manifest) if looked_at else []
-            gone = [entry.data_file for entry in entries if entry.data_file.file_path in removed]
+            gone = [entry for entry in entries if delete_file(entry.data_file) in removed]
             if gone:
-                found += gone
-                restated = [
-                    _restated(entry, self._snapshot_id, removed=entry.data_file.file_path in removed)
-                    for entry in entries
-                ]
+                found += [entry.data_file for entry in gone]
+                kept_on = [entry for entry in entries if delete_file(entry.data_file) not in removed]
+                # Removed ones last: files after them without a row id of their own count the rows of those before.
+                restated = [_restated(entry, self._snapshot_id, removed=False) for entry in kept_on]
+                restated += [_restated(entry, self._snapshot_id, removed=True) for entry in gone]
                 kept.append(self._write(manifest.partition_spec_id, manifest.content, restated))
             else:
                 kept += self._living(manifest)
@@ -194,7 +213,7 @@ class ManifestSet:
         return [*rest, self._write(spec_id, content, restated)]
 
     def _read(self, manifest: ManifestFile) -> list[ManifestEntry]:
-        return manifest.fetch_manifest_entry(self._io, discard_deleted=True)
+        return entries_in(manifest, self._io)
 
     def _write(self, spec_id: int, content: ManifestContent, entries: Collection[ManifestEntry]) -> ManifestFile:
         spec = self._metadata.specs()[spec_id]
@@ -212,15 +231,18 @@ def data_file(file: LakeFile, partition_types: Mapping[int, StructType]) -> Data
     """
     detail = unpack_detail(file.detail)
     deletes = file.kind == "deletes"
+    counted = deletes and detail.vector is None
+    offset, size = detail.vector or (None, None)
     built = DataFile.from_args(
+        _table_format_version=NEWEST,
         content=DataFileContent.POSITION_DELETES if deletes else DataFileContent.DATA,
         file_path=file.path,
-        file_format=FileFormat.PARQUET,
+        file_format=FileFormat.PARQUET if detail.vector is None else FileFormat.PUFFIN,
         partition=partition_record(detail.partition, partition_types[detail.spec_id]),
         record_count=file.rows,
         file_size_in_bytes=file.size_bytes,
         column_sizes=detail.column_sizes or None,
-        value_counts={PATH_ID: file.rows, POSITION_ID: file.rows} if deletes else detail.value_counts or None,
+        value_counts={PATH_ID: file.rows, POSITION_ID: file.rows} if counted else detail.value_counts or None,
         null_value_counts=detail.null_counts or None,
         nan_value_counts=detail.nan_counts or None,
         lower_bounds=detail.lower or None,
@@ -229,27 +251,12 @@ def data_file(file: LakeFile, partition_types: Mapping[int, StructType]) -> Data
         split_offsets=list(detail.split_offsets) or None,
         equality_ids=None,
         sort_order_id=None,
+        referenced_data_file=None if detail.vector is None else detail.references,
+        content_offset=offset,
+        content_size_in_bytes=size,
     )
     built.spec_id = detail.spec_id
     return built
-
-
-def live_entries(manifests: Iterable[ManifestFile], io: FileIO, content: ManifestContent) -> Iterator[ManifestEntry]:
-    """Yield the live entries of all manifests of one content."""
-    for manifest in manifests:
-        if manifest.content is content:
-            yield from manifest.fetch_manifest_entry(io, discard_deleted=True)
-
-
-def named_data_file(delete: DataFile) -> str | None:
-    """Return the one data file that a position-delete file is about, None if it may be about several."""
-    lower, upper = (delete.lower_bounds or {}).get(PATH_ID), (delete.upper_bounds or {}).get(PATH_ID)
-    if lower is None or lower != upper:
-        return None
-    try:
-        return bytes(lower).decode("utf-8")
-    except UnicodeDecodeError:  # another writer has cut it
-        return None
 
 
 def _size_class(manifest: ManifestFile) -> int:
@@ -263,7 +270,7 @@ def _added(file: DataFile, snapshot_id: int, sequence: int | None) -> ManifestEn
         snapshot_id=snapshot_id,
         sequence_number=sequence,
         file_sequence_number=None,
-        data_file=file,
+        data_file=whole(file),
     )
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import msgspec
 
 from lakeward.model.results import LakeFile
-from lakeward_lake_iceberg.detail import Value
+from lakeward_lake_iceberg.detail import DeleteFile, Value
 from lakeward_lake_iceberg.task import WriterTask
 
 
 class Source(msgspec.Struct, frozen=True):
-    """A data file that is merged. `deletes` are the position-delete files that may be about it."""
+    """A data file that is merged. `deletes` are the deletes that may be about it."""
 
     path: str
-    deletes: tuple[str, ...]
+    deletes: tuple[DeleteFile, ...]
 
 
 class MergeTask(msgspec.Struct, frozen=True, kw_only=True):

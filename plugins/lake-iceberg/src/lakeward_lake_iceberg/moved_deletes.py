@@ -7,6 +7,7 @@ there.
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -15,10 +16,10 @@ from pyiceberg.manifest import ManifestContent
 
 from lakeward.errors import CorruptFileError, FencedError
 from lakeward_lake_iceberg.detail import unpack_detail
+from lakeward_lake_iceberg.entries import live_entries, manifests_in
 from lakeward_lake_iceberg.head import Ancestry, read_bytes, summary_of
-from lakeward_lake_iceberg.manifests import live_entries
 from lakeward_lake_iceberg.moves import MOVES_FILE, Merge, unpack_moves
-from lakeward_lake_iceberg.positions import DeletePlace, read_positions, write_positions
+from lakeward_lake_iceberg.positions import DeletePlace, delete_file_of, read_positions, write_positions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,10 +31,20 @@ if TYPE_CHECKING:
     from lakeward_lake_iceberg.storage import Storage
 
 
-def moved_deletes(
-    table: Table, request: CommitRequest, gone: frozenset[str], storage: Storage, ids: CommitIds
-) -> list[LakeFile]:
-    """Write the round's deletes of files that are gone anew, for the files that these were merged into.
+@dataclass(frozen=True, slots=True)
+class MovedDeletes:
+    """Positions of deleted rows in files that others were merged into; `merges` has the merge that has written each."""
+
+    positions: Mapping[str, list[Codes]] = field(default_factory=dict)
+    merges: Mapping[str, Merge] = field(default_factory=dict)
+
+    def place(self, target: str) -> DeletePlace:
+        """Return where deletes of one of the files lie."""
+        return DeletePlace(self.merges[target].spec_id, self.merges[target].partition)
+
+
+def moved_deletes(table: Table, request: CommitRequest, gone: frozenset[str], storage: Storage) -> MovedDeletes:
+    """Return the round's deletes of files that are gone, as those of the files that these were merged into.
 
     Raises:
         FencedError: a file was not merged by Lakeward, or it is not known any more how: the round must be enumerated
@@ -45,7 +56,8 @@ def moved_deletes(
     for file in request.files:
         detail = unpack_detail(file.detail)
         if detail.references in gone:
-            waiting[detail.references].append(read_positions(storage, (file.path,), detail.references))
+            named = delete_file_of(file, detail)
+            waiting[detail.references].append(read_positions(storage, (named,), detail.references))
             pins.add(detail.base_snapshot)
     merges: dict[str, Merge] = {}
     for merge in _merges_since(table, pins):
@@ -61,34 +73,26 @@ def moved_deletes(
             f"(somebody compacted the table); enumerate the round afresh"
         )
         raise FencedError(message)
-    return write_moved(table, storage, ids, waiting, merges)
+    return MovedDeletes(waiting, merges)
 
 
-def write_moved(
-    table: Table,
-    storage: Storage,
-    ids: CommitIds,
-    positions: Mapping[str, list[Codes]],
-    merges: Mapping[str, Merge],
-) -> list[LakeFile]:
-    """Write deletes of rows of merged files, one delete file each; `merges` has the merge that has written each.
+def write_moved(table: Table, storage: Storage, ids: CommitIds, moved: MovedDeletes) -> list[LakeFile]:
+    """Write position deletes of rows of merged files, one delete file each.
 
     Raises:
         StorageError: the storage refused.
     """
     written = []
-    for number, (target, some) in enumerate(sorted(positions.items()), start=1):
+    for number, (target, some) in enumerate(sorted(moved.positions.items()), start=1):
         path = table.location_provider().new_metadata_location(f"{ids.uuid}-moved-{number}-deletes.parquet")
-        merge, deleted = merges[target], np.unique(np.concatenate(some))
-        place = DeletePlace(merge.spec_id, merge.partition)
-        written.append(write_positions(storage, target, path, deleted, compression=merge.compression, place=place))
+        deleted, codec, place = np.unique(np.concatenate(some)), moved.merges[target].compression, moved.place(target)
+        written.append(write_positions(storage, target, path, deleted, compression=codec, place=place))
     return written
 
 
 def live_paths(table: Table) -> frozenset[str]:
     """Return the paths of all data files of the table's head."""
-    head = table.metadata.current_snapshot()
-    manifests = [] if head is None else head.manifests(table.io)
+    manifests = manifests_in(table.metadata.current_snapshot(), table.io)
     return frozenset(entry.data_file.file_path for entry in live_entries(manifests, table.io, ManifestContent.DATA))
 
 

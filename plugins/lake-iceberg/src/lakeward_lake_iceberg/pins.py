@@ -10,9 +10,9 @@ from pyiceberg.manifest import FileFormat, ManifestContent
 
 from lakeward.errors import SchemaMismatchError, TableGoneError
 from lakeward_lake_iceberg.compression import compression_of
+from lakeward_lake_iceberg.entries import VECTORS_FROM, delete_file, live_entries, manifests_in, named_data_file
 from lakeward_lake_iceberg.file_rows import not_parquet
 from lakeward_lake_iceberg.layout import layout_fields, manages_layout
-from lakeward_lake_iceberg.manifests import live_entries, named_data_file
 from lakeward_lake_iceberg.older import with_ranges
 from lakeward_lake_iceberg.partitioner import base_name, partition_key
 from lakeward_lake_iceberg.records import stored_value
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from lakeward.model.results import LakeHead
     from lakeward.model.tables import TablePath, TableSpec
-    from lakeward_lake_iceberg.detail import Value
+    from lakeward_lake_iceberg.detail import DeleteFile, Value
     from lakeward_lake_iceberg.options import IcebergOptions
     from lakeward_lake_iceberg.task import LayoutField
 
@@ -84,6 +84,7 @@ def plain_task(
         compression=compression.codec,
         compression_level=compression.level,
         storage=dict(storage),
+        vectors=table.metadata.format_version >= VECTORS_FROM,
     )
 
 
@@ -107,7 +108,7 @@ def _base(
     table: Table, spec: TableSpec, pinned: Snapshot, layout: tuple[LayoutField, ...]
 ) -> tuple[dict[str, bytes], bytes]:
     """Return the pinned files by partition, and those of older specs."""
-    manifests = pinned.manifests(table.io)
+    manifests = manifests_in(pinned, table.io)
     key = table.schema().find_field(spec.primary_key[0]).field_id
     deletes, shared = _deletes(
         spec, (entry.data_file for entry in live_entries(manifests, table.io, ManifestContent.DELETES))
@@ -138,26 +139,27 @@ def _layout_name(partition: Partition) -> str:
 
 def _deletes(
     spec: TableSpec, files: Iterable[DataFile]
-) -> tuple[dict[str, tuple[str, ...]], dict[tuple[int, Partition], list[str]]]:
+) -> tuple[dict[str, tuple[DeleteFile, ...]], dict[tuple[int, Partition], list[str]]]:
     """Sort position deletes into those of one data file, by that file, and others, by spec and partition.
 
     Equality deletes (Fluss's own service writes them) are not read: what they delete may be deleted once more.
     """
-    single: dict[str, tuple[str, ...]] = defaultdict(tuple)
+    single: dict[str, tuple[DeleteFile, ...]] = defaultdict(tuple)
     shared: dict[tuple[int, Partition], list[str]] = defaultdict(list)
     for file in files:
         if file.equality_ids:
             continue
-        _check_format(spec, file)
         target = named_data_file(file)
+        if file.file_format is not FileFormat.PUFFIN or target is None:
+            _check_format(spec, file)
         if target is None:
             shared[file.spec_id, _partition(file)].append(file.file_path)
         else:
-            single[target] += (file.file_path,)
+            single[target] += (delete_file(file),)
     return single, shared
 
 
-def _base_file(file: DataFile, key: int, deletes: tuple[str, ...]) -> BaseFile:
+def _base_file(file: DataFile, key: int, deletes: tuple[DeleteFile, ...]) -> BaseFile:
     lower, upper = (file.lower_bounds or {}).get(key, b""), (file.upper_bounds or {}).get(key, b"")
     return BaseFile(file.file_path, file.record_count, bytes(lower), bytes(upper), deletes)
 

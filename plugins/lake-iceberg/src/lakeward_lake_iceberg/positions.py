@@ -1,4 +1,7 @@
-"""Writes and reads position-delete files: the deleted rows of data files (Iceberg spec, "Position Delete Files")."""
+"""Writes and reads the deleted rows of data files: position-delete files, and deletion vectors of format version 3.
+
+Source: Iceberg spec, "Position Delete Files" and "Deletion Vectors".
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,14 @@ import pyarrow.parquet as pq
 
 from lakeward.local_files import storage_errors
 from lakeward.model.results import LakeFile
-from lakeward_lake_iceberg.detail import FileDetail, pack_detail
+from lakeward_lake_iceberg.detail import FileDetail, Vector, pack_detail
 from lakeward_lake_iceberg.parquet_fields import FIELD_ID
+from lakeward_lake_iceberg.puffin import read_vector, write_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lakeward_lake_iceberg.detail import Value
+    from lakeward_lake_iceberg.detail import DeleteFile, Value
     from lakeward_lake_iceberg.keys import Codes
     from lakeward_lake_iceberg.storage import Storage
 
@@ -52,7 +56,7 @@ def write_positions(
     *,
     compression: str,
     place: DeletePlace,
-    replaces: tuple[str, ...] = (),
+    replaces: tuple[DeleteFile, ...] = (),
 ) -> LakeFile:
     """Write the positions (ascending, each once) of rows of the data file `target` that are no more, as file `path`.
 
@@ -90,10 +94,48 @@ def write_positions(
     return LakeFile(path, "deletes", count, size, pack_detail(detail))
 
 
-def read_positions(storage: Storage, files: Iterable[str], target: str) -> Codes:
-    """Return the deleted positions of one data file from existing delete files, ascending."""
+def write_vector(
+    storage: Storage, target: str, path: str, positions: Codes, *, place: DeletePlace, replaces: tuple[DeleteFile, ...]
+) -> LakeFile:
+    """Write the positions as the deletion vector of a data file, alone in file `path`; as `write_positions`."""
+    ((vector, rows),), size = write_vectors(storage, path, [(target, positions)])
+    return vector_file(target, vector, rows, size, place, replaces)
+
+
+def vector_file(  # noqa: PLR0917 - what is said of one
+    target: str, vector: Vector, rows: int, size: int, place: DeletePlace, replaces: tuple[DeleteFile, ...] = ()
+) -> LakeFile:
+    """Describe a deletion vector; `size` is that of its file.
+
+    Its bounds name the data file, as those of position deletes do: pyiceberg finds it by them.
+    """
+    bound = {PATH_ID: target.encode("utf-8")}
+    detail = FileDetail(
+        partition=place.partition,
+        spec_id=place.spec_id,
+        lower=bound,
+        upper=bound,
+        references=target,
+        replaces=replaces,
+        vector=(vector.offset, vector.size),
+        base_snapshot=place.base_snapshot,
+        writer=place.writer,
+    )
+    return LakeFile(vector.path, "deletes", rows, size, pack_detail(detail))
+
+
+def delete_file_of(file: LakeFile, detail: FileDetail) -> DeleteFile:
+    """Return what a delete file of a writer is called."""
+    return file.path if detail.vector is None else Vector(file.path, *detail.vector)
+
+
+def read_positions(storage: Storage, files: Iterable[DeleteFile], target: str) -> Codes:
+    """Return the deleted positions of one data file from existing deletes, ascending."""
     found = [np.empty(0, dtype=np.int64)]
     for path in files:
+        if isinstance(path, Vector):
+            found.append(read_vector(storage, path))
+            continue
         with storage_errors(path), storage.open(path) as source:
             # As a dictionary: written out, the path in each row can be gigabytes.
             file = pq.ParquetFile(source, read_dictionary=["file_path"])

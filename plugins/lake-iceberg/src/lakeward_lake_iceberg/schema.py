@@ -53,9 +53,11 @@ SYSTEM_COLUMNS: dict[str, IcebergType] = {
 _MAX_DECIMAL = 38
 _MICROSECOND_DIGITS, _NANOSECOND_DIGITS = 6, 9
 _COMMENT = b"comment"
+FORMAT_VERSION = "format-version"
+"""The property of `lake_properties` that is the version of Iceberg's format, for a new table."""
+FORMAT_VERSIONS = ("2", "3")
 _RESERVED = frozenset(
     {
-        "format-version",
         "uuid",
         "snapshot-count",
         "current-snapshot-summary",
@@ -297,14 +299,30 @@ def table_properties(table: TableSpec) -> dict[str, str]:
 def configured_properties(table: TableSpec) -> Mapping[str, str]:
     """Return the properties that the configuration wants a lake table to have.
 
+    The version of the format is none of them: Iceberg takes it from the properties of a new table.
+
     Raises:
         ConfigError: one of them is not for a person to set.
     """
-    for key in table.lake_properties:
+    wanted = {key: value for key, value in table.lake_properties.items() if key != FORMAT_VERSION}
+    for key in wanted:
         if key in _RESERVED or key.startswith(("lakeward.", "fluss.")):
             where = f"{table.section}.lake_properties"
             raise ConfigError(where, "properties of Iceberg that a person sets", key, "Lakeward or Iceberg sets it.")
-    return table.lake_properties
+    return wanted
+
+
+def format_version(table: TableSpec) -> str:
+    """Return the version of the format that a new lake table is made in.
+
+    Raises:
+        ConfigError: it is one that is not written here.
+    """
+    found = table.lake_properties.get(FORMAT_VERSION, FORMAT_VERSIONS[0])
+    if found not in FORMAT_VERSIONS:
+        key = f"{table.section}.lake_properties.{FORMAT_VERSION}"
+        raise ConfigError(key, f"one of {', '.join(FORMAT_VERSIONS)}", found)
+    return found
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:

@@ -40,8 +40,10 @@ from lakeward_lake_iceberg.head import Ancestry, newest_stamp
 from lakeward_lake_iceberg.layout import check_layout, layout_change, layout_properties, wanted_order, wanted_spec
 from lakeward_lake_iceberg.offsets import OPENED_BY, SET_ASIDE_BY, TABLE_ID, parse_incarnation
 from lakeward_lake_iceberg.schema import (
+    FORMAT_VERSION,
     SYSTEM_COLUMNS,
     configured_properties,
+    format_version,
     has_system_columns,
     lake_schema,
     table_properties,
@@ -98,7 +100,7 @@ def _refuse_overtaken(table: Table, spec: TableSpec, incarnation: Incarnation) -
 
 def _create(client: CatalogClient, spec: TableSpec, incarnation: Incarnation) -> None:
     schema = lake_schema(spec, system_columns=spec.system_columns is not False)
-    layout = wanted_spec(spec, schema)
+    layout, version = wanted_spec(spec, schema), format_version(spec)
     with _Creating(spec):
         _create_namespace(client, spec.path.database)
         client.catalog.create_table(
@@ -110,6 +112,7 @@ def _create(client: CatalogClient, spec: TableSpec, incarnation: Incarnation) ->
             properties={
                 **table_properties(spec),
                 **layout_properties(spec),
+                FORMAT_VERSION: version,
                 TABLE_ID: str(spec.table_id),
                 OPENED_BY: str(incarnation),
             },

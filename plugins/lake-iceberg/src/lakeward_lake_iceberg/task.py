@@ -7,21 +7,21 @@ from functools import lru_cache
 import msgspec
 import pyarrow as pa
 
-from lakeward_lake_iceberg.detail import Value
+from lakeward_lake_iceberg.detail import DeleteFile, Value
 
 
 class BaseFile(msgspec.Struct, frozen=True, array_like=True):
     """A data file that a primary-key round is pinned to.
 
-    `lower` and `upper` bound the first key column, as Iceberg single values (empty: unknown). `deletes` are the
-    position-delete files of this file only.
+    `lower` and `upper` bound the first key column, as Iceberg single values (empty: unknown). `deletes` are those of
+    this file only.
     """
 
     path: str
     rows: int
     lower: bytes = b""
     upper: bytes = b""
-    deletes: tuple[str, ...] = ()
+    deletes: tuple[DeleteFile, ...] = ()
 
 
 class BaseBucket(msgspec.Struct, frozen=True, array_like=True):
@@ -82,6 +82,7 @@ class WriterTask(msgspec.Struct, frozen=True, kw_only=True):
     `schema` is the lake's schema as Arrow IPC, with Iceberg's field ids. `types` maps the id of each primitive field
     outside lists and maps to its Iceberg type's name. `base` maps a lake partition to its compressed `BaseBucket`.
     `layout` is the partitioning where it is the lake's own, and `older` the compressed files of older specs.
+    `vectors` says whether deletes are written as deletion vectors (format version 3), one for each data file.
     `by_bucket` says whether the source's own layout divides rows by bucket.
     """
 
@@ -100,6 +101,7 @@ class WriterTask(msgspec.Struct, frozen=True, kw_only=True):
     layout: tuple[LayoutField, ...] = ()
     older: bytes = b""
     by_bucket: bool = True
+    vectors: bool = False
 
     def arrow_schema(self) -> pa.Schema:
         """Return the schema of the data files."""

@@ -14,13 +14,15 @@ from pyiceberg.transforms import IdentityTransform
 from lakeward.errors import FencedError
 from lakeward.model.upkeep import UpkeepPlan, UpkeepTask
 from lakeward_lake_iceberg.compaction import Live, due_merges, partition_of
+from lakeward_lake_iceberg.entries import VECTORS_FROM, delete_file
 from lakeward_lake_iceberg.head import Ancestry, newest_stamp
 from lakeward_lake_iceberg.merge_task import MergeTask, Source, pack_merge, unpack_merge, unpack_result
-from lakeward_lake_iceberg.moved_deletes import write_moved
+from lakeward_lake_iceberg.moved_deletes import MovedDeletes, write_moved
 from lakeward_lake_iceberg.moves import Merge, Moved, unpack_positions
 from lakeward_lake_iceberg.offsets import TABLE_ID
 from lakeward_lake_iceberg.pins import plain_task
 from lakeward_lake_iceberg.positions import read_positions
+from lakeward_lake_iceberg.settled_deletes import NewVector, write_new_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,10 +30,10 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from lakeward.model.identity import Incarnation, RoundId
-    from lakeward.model.results import LakeFile
+    from lakeward.model.results import CommitIds, LakeFile
     from lakeward.model.tables import TablePath
     from lakeward.model.upkeep import UpkeepCommit
-    from lakeward_lake_iceberg.detail import Value
+    from lakeward_lake_iceberg.detail import DeleteFile, Value
     from lakeward_lake_iceberg.keys import Codes
     from lakeward_lake_iceberg.options import IcebergOptions
     from lakeward_lake_iceberg.storage import Storage
@@ -44,7 +46,7 @@ class Replacement:
 
     files: list[LakeFile] = field(default_factory=list)
     sequences: dict[str, int] = field(default_factory=dict)
-    removed: set[str] = field(default_factory=set)
+    removed: set[DeleteFile] = field(default_factory=set)
     merges: list[Merge] = field(default_factory=list)
 
 
@@ -96,7 +98,7 @@ class Planner:
             constants=self._constants(spec_id, partition),
             # Deletes that come later have a greater number, and equality deletes there are none of.
             sequence=max(entry.sequence_number or 0 for entry in entries),
-            sources=tuple(Source(path, tuple(one.file_path for one in some)) for path, some in deletes.items()),
+            sources=tuple(Source(path, tuple(map(delete_file, some))) for path, some in deletes.items()),
         )
         size = sum(one.file_size_in_bytes for one in read.values())
         return UpkeepTask(number, len(read), size, pack_merge(merge))
@@ -144,8 +146,16 @@ class Replacing:
             found.sequences |= {file.path: merge.sequence for file in done.files}
             found.removed |= {one.path for one in merge.sources}
         found.removed |= self._useless_deletes()
-        found.files += write_moved(self._table, self._storage, commit.ids, self._late, self._merge_of)
+        found.files += self._late_deletes(commit.ids)
         return found
+
+    def _late_deletes(self, ids: CommitIds) -> list[LakeFile]:
+        moved = MovedDeletes(self._late, self._merge_of)
+        if self._table.metadata.format_version < VECTORS_FROM:
+            return write_moved(self._table, self._storage, ids, moved)
+        late = sorted(self._late.items())
+        new = [NewVector(path, np.unique(np.concatenate(some)), moved.place(path)) for path, some in late]
+        return write_new_vectors(self._table, self._storage, ids, new)
 
     def _take_late_deletes(self, merge: MergeTask, told: Merge) -> bool:
         """Gather deletes of rows that were live when they were merged and are not any more.
@@ -153,7 +163,7 @@ class Replacing:
         False where rows that were left out are live again: somebody has taken deletes away.
         """
         for source, moved in zip(merge.sources, told.sources, strict=True):
-            now = tuple(one.file_path for one in self._live.deletes_of(self._live.data[source.path].data_file))
+            now = tuple(delete_file(one) for one in self._live.deletes_of(self._live.data[source.path].data_file))
             if frozenset(now) == frozenset(source.deletes):
                 continue
             positions = read_positions(self._storage, now, source.path)
@@ -164,10 +174,10 @@ class Replacing:
                 self._merge_of[path] = told
         return True
 
-    def _useless_deletes(self) -> set[str]:
-        """Return delete files that are about no data file once the merged ones are gone."""
+    def _useless_deletes(self) -> set[DeleteFile]:
+        """Return deletes that are about no data file once the merged ones are gone."""
         left = {path: entry for path, entry in self._live.data.items() if path not in self._found.removed}
         places = {partition_of(entry.data_file) for entry in left.values()}
         single = (file for target, files in self._live.single.items() if target not in left for file in files)
         shared = (file for place, files in self._live.shared.items() if place not in places for file in files)
-        return {file.file_path for file in (*single, *shared)}
+        return {delete_file(file) for file in (*single, *shared)}
