@@ -27,6 +27,7 @@ from lakeward.errors import LakeError
 from lakeward.model.results import CommitIds
 from lakeward_lake_iceberg.commit import SnapshotBuilder
 from lakeward_lake_iceberg.manifests import ManifestSet
+from lakeward_lake_iceberg.positions import PATH_ID
 from lakeward_testing.lake_tables import PATH, head_of
 
 if TYPE_CHECKING:
@@ -263,6 +264,15 @@ def test_deletion_vectors_are_read_and_compared(
     assert [what for what, _, _ in found(lake)] == wrong
     left = [one for batch in lake.read_rows(PATH, 7) for one in batch["id"].to_pylist()]
     assert left == [one for one in range(4) if one not in positions]
+
+
+def test_a_wrong_count_of_a_vector_whose_bounds_name_its_data_file_is_found(
+    lake: IcebergLake, catalog: SqlCatalog
+) -> None:
+    target = file_of(catalog, FLAT, {"id": [0, 1, 2]} | {name: [None] * 3 for name in ("name", "d", "f")})
+    bound = {PATH_ID: target.file_path.encode()}
+    delete_by_vector(catalog, target, [1, 2], record_count=1, lower_bounds=bound, upper_bounds=bound)
+    assert found(lake) == [("row count", "2", "1")]
 
 
 @pytest.mark.parametrize("broken", [b"referenced-data-file", b"PFA1"], ids=["names no data file", "no Puffin file"])

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import _read_deletes
 from pyiceberg.manifest import DataFile, FileFormat
+from pyiceberg.table.delete_file_index import _referenced_data_file_path
 from pyiceberg.types import NestedField, StringType
 
 from lakeward.errors import short_repr
@@ -51,13 +52,14 @@ def wrong_in_files(table: Table, snapshot_id: int, most: int | None) -> Iterator
         # As the snapshot has it: a column that was required since is in no file of before.
         schema, tasks = scan.projection(), list(scan.plan_files())
     rows = {task.file.file_path: task.file.record_count for task in tasks}
-    seen: set[str] = set()
+    seen: set[tuple[str, str | None]] = set()
     for task in _sample(tasks, most):
         with read_errors(f"{name}: file {task.file.file_path} of snapshot {snapshot_id}"):
             yield from _data_file(table, schema, task)
         for deletes in task.delete_files:
-            if deletes.file_path not in seen:
-                seen.add(deletes.file_path)
+            known = deletes.file_path, _referenced_data_file_path(deletes)
+            if known not in seen:
+                seen.add(known)
                 check = _delete_file if deletes.file_format is FileFormat.PARQUET else _other_deletes
                 with read_errors(f"{name}: file {deletes.file_path} of snapshot {snapshot_id}"):
                     yield from check(table, deletes, rows)
@@ -167,12 +169,15 @@ def _delete_file(table: Table, file: DataFile, rows: dict[str, int]) -> Iterator
 def _other_deletes(table: Table, file: DataFile, rows: dict[str, int]) -> Iterator[FileDifference]:
     """Compare deletion vectors, or deletes in ORC, as pyiceberg reads them.
 
-    One file may hold the vectors of several data files, and a manifest entry for each: pyiceberg does not say which
-    entry is about which, so their counts are not compared.
+    One file may hold the vectors of several data files, and a manifest entry for each: where bounds do not name the
+    data file, pyiceberg does not say which entry is about which, and counts are not compared.
     """
     size = len(table.io.new_input(file.file_path))
     wrong = [] if size == file.file_size_in_bytes else [("size", size, file.file_size_in_bytes)]
+    target = _referenced_data_file_path(file)
     for path, positions in _read_deletes(table.io, file).items():
+        if path == target and len(positions) != file.record_count:
+            wrong.append(("row count", len(positions), file.record_count))
         largest = pc.max(positions).as_py()
         if path in rows and largest is not None and largest >= rows[path]:
             wrong.append((_BEYOND, rows[path], largest))

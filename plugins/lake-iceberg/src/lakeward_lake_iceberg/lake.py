@@ -24,10 +24,9 @@ from lakeward_lake_iceberg import expire, files, pins, tables
 from lakeward_lake_iceberg.catalog import CatalogClient, Fate, Sent
 from lakeward_lake_iceberg.check import check_lake, compare_catalogs
 from lakeward_lake_iceberg.columns import check_columns, field_names, known_columns
-from lakeward_lake_iceberg.commit import Prepared, SnapshotBuilder, check_format
+from lakeward_lake_iceberg.commit import FORMAT_VERSIONS, Prepared, SnapshotBuilder, check_format
 from lakeward_lake_iceberg.compaction import Live, count_files
 from lakeward_lake_iceberg.compression import check_level
-from lakeward_lake_iceberg.entries import VECTORS_FROM
 from lakeward_lake_iceberg.expiry_plan import Expiry, ExpiryPlans
 from lakeward_lake_iceberg.file_checks import wrong_in_files
 from lakeward_lake_iceberg.head import Ancestry, newest_commit_id, newest_stamp, read_head, summary_of
@@ -174,7 +173,7 @@ class IcebergLake:
     def plan_upkeep(self, path: TablePath, upkeep_id: RoundId, most: int) -> UpkeepPlan | None:
         """See `lakeward.ports.UpkeepLake`: data files are merged."""
         table = self._load_own(path, upkeep_id.table_id)
-        if self._options.compaction != "own" or table.metadata.format_version >= VECTORS_FROM:
+        if self._options.compaction != "own" or table.metadata.format_version not in FORMAT_VERSIONS:
             return None
         planner = Planner(path, table, self._options, self._clock.wall_ms())
         return planner.plan(upkeep_id, most, _round_prefix(table, upkeep_id), self._storage_properties())

@@ -19,6 +19,7 @@ from lakeward_lake_iceberg.fitted_rows import fitted_rows
 from lakeward_lake_iceberg.merge_task import MergeResult
 from lakeward_lake_iceberg.moves import pack_positions
 from lakeward_lake_iceberg.positions import read_positions
+from lakeward_lake_iceberg.row_ids import with_ids_of_file
 from lakeward_lake_iceberg.storage import Storage
 from lakeward_lake_iceberg.writer import GROUP_BYTES, GROUP_ROWS
 
@@ -85,7 +86,10 @@ class _Merging:
         start = 0
         with storage_errors(source.path), self._storage.open(source.path) as opened:
             try:
-                for batch in fitted_rows(opened, self._schema, self._task.constants, GROUP_BYTES // 4):
+                for rows in fitted_rows(opened, self._schema, self._task.constants, GROUP_BYTES // 4):
+                    batch = rows
+                    if self._task.row_ids:
+                        batch = with_ids_of_file(rows, start, source.first_row_id, source.sequence)
                     live = np.ones(len(batch), dtype=np.bool_)
                     first, last = np.searchsorted(gone, (start, start + len(batch)))
                     live[gone[first:last] - start] = False

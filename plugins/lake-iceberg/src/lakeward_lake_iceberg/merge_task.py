@@ -10,10 +10,15 @@ from lakeward_lake_iceberg.task import WriterTask
 
 
 class Source(msgspec.Struct, frozen=True):
-    """A data file that is merged. `deletes` are the deletes that may be about it."""
+    """A data file that is merged. `deletes` are those that may be about it.
+
+    `first_row_id` is the id of its first row, None where it has none, and `sequence` its data sequence number.
+    """
 
     path: str
     deletes: tuple[DeleteFile, ...]
+    first_row_id: int | None = None
+    sequence: int = 0
 
 
 class MergeTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,6 +26,7 @@ class MergeTask(msgspec.Struct, frozen=True, kw_only=True):
 
     `writer` says how and where files are written; its spec is the partition's. `constants` has, by field id, what the
     partition says of columns that a file may lack. `sequence` is the data sequence number of what is written.
+    With `row_ids` the schema has the columns of `with_row_ids`, in which rows keep their ids.
     """
 
     writer: WriterTask
@@ -28,6 +34,7 @@ class MergeTask(msgspec.Struct, frozen=True, kw_only=True):
     constants: dict[int, Value]
     sequence: int
     sources: tuple[Source, ...]
+    row_ids: bool = False
 
 
 class MergeResult(msgspec.Struct, frozen=True):

@@ -14,14 +14,16 @@ from pyiceberg.transforms import IdentityTransform
 from lakeward.errors import FencedError
 from lakeward.model.upkeep import UpkeepPlan, UpkeepTask
 from lakeward_lake_iceberg.compaction import Live, due_merges, partition_of
-from lakeward_lake_iceberg.entries import VECTORS_FROM, delete_file
+from lakeward_lake_iceberg.entries import VECTORS_FROM, delete_file, first_row_id
 from lakeward_lake_iceberg.head import Ancestry, newest_stamp
+from lakeward_lake_iceberg.lineage import next_row_id
 from lakeward_lake_iceberg.merge_task import MergeTask, Source, pack_merge, unpack_merge, unpack_result
 from lakeward_lake_iceberg.moved_deletes import MovedDeletes, write_moved
 from lakeward_lake_iceberg.moves import Merge, Moved, unpack_positions
 from lakeward_lake_iceberg.offsets import TABLE_ID
 from lakeward_lake_iceberg.pins import plain_task
 from lakeward_lake_iceberg.positions import read_positions
+from lakeward_lake_iceberg.row_ids import ROW_ID_COLUMNS, with_row_ids
 from lakeward_lake_iceberg.settled_deletes import NewVector, write_new_vectors
 
 if TYPE_CHECKING:
@@ -81,7 +83,11 @@ class Planner:
 
         `storage` are the properties of the file system.
         """
+        if self._keeps_row_ids and not ROW_ID_COLUMNS.isdisjoint(self._table.schema().column_names):
+            return None  # rows cannot keep their ids in columns of these names
         writer = plain_task(self._path, self._table, prefix=prefix, options=self._options, storage=storage)
+        if self._keeps_row_ids:
+            writer = structs.replace(writer, schema=with_row_ids(writer.arrow_schema()).serialize().to_pybytes())
         due = due_merges(self._table, self._live, self._options, writer.target_size_bytes, self._now_ms)[:most]
         tasks = tuple(self._task(number, paths, writer) for number, paths in enumerate(due))
         return UpkeepPlan(self._path, upkeep_id, "compaction", tasks) if tasks else None
@@ -98,10 +104,23 @@ class Planner:
             constants=self._constants(spec_id, partition),
             # Deletes that come later have a greater number, and equality deletes there are none of.
             sequence=max(entry.sequence_number or 0 for entry in entries),
-            sources=tuple(Source(path, tuple(map(delete_file, some))) for path, some in deletes.items()),
+            sources=tuple(
+                Source(
+                    entry.data_file.file_path,
+                    tuple(map(delete_file, deletes[entry.data_file.file_path])),
+                    first_row_id(entry.data_file),
+                    entry.sequence_number or 0,
+                )
+                for entry in entries
+            ),
+            row_ids=self._keeps_row_ids,
         )
         size = sum(one.file_size_in_bytes for one in read.values())
         return UpkeepTask(number, len(read), size, pack_merge(merge))
+
+    @property
+    def _keeps_row_ids(self) -> bool:
+        return next_row_id(self._table.metadata) is not None
 
     def _constants(self, spec_id: int, partition: tuple[Value, ...]) -> dict[int, Value]:
         fields = self._table.specs()[spec_id].fields
