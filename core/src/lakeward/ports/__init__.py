@@ -25,6 +25,7 @@ from lakeward.ports.jobs import Jobs as Jobs
 from lakeward.ports.lake import DescribedLake as DescribedLake
 from lakeward.ports.lake import FileCheckedLake as FileCheckedLake
 from lakeward.ports.lake import FileDifference as FileDifference
+from lakeward.ports.lake import FormatUpgrade as FormatUpgrade
 from lakeward.ports.lake import Lake as Lake
 from lakeward.ports.lake import LakeWriter as LakeWriter
 from lakeward.ports.lake import LateRowsLake as LateRowsLake
@@ -33,6 +34,7 @@ from lakeward.ports.lake import Partitioner as Partitioner
 from lakeward.ports.lake import ReadableLake as ReadableLake
 from lakeward.ports.lake import RewritableLake as RewritableLake
 from lakeward.ports.lake import RowCheck as RowCheck
+from lakeward.ports.lake import UpgradableLake as UpgradableLake
 from lakeward.ports.leases import SnapshotLeases as SnapshotLeases
 from lakeward.ports.source import SizedSource as SizedSource
 from lakeward.ports.source import Source as Source

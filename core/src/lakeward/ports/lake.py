@@ -168,6 +168,32 @@ class RewritableLake(ReadableLake, Protocol):
         ...
 
 
+class FormatUpgrade(NamedTuple):
+    """The version of its format that a lake table had, and the one that it has now."""
+
+    before: int
+    after: int
+
+
+@runtime_checkable
+class UpgradableLake(Protocol):
+    """What a lake may offer besides `Lake`: newer versions of its format, for `lakeward tables upgrade`."""
+
+    def upgrade(self, path: TablePath) -> FormatUpgrade:
+        """Move a table to the newest version of the format that the lake writes; one that has it stays as it is.
+
+        A program that tiers the table is not asked: what it has begun on the table as it was is a conflict, or lands
+        in the new version. Nothing but metadata is written.
+
+        Raises:
+            TableGoneError: the lake has no such table.
+            CommitConflictError: other commits came first, again and again.
+            LakeError: the version that the table has, or its catalog, allows no upgrade.
+            OutcomeUnknownError: it may have happened.
+        """
+        ...
+
+
 @runtime_checkable
 class DescribedLake(Protocol):
     """What a lake may offer besides `Lake`: how other programs read its tables, for `lakeward query --print`."""

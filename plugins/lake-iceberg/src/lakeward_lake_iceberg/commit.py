@@ -97,15 +97,19 @@ class SnapshotBuilder:
         self._written: list[str] = []
 
     def stamp(self, summary: Mapping[str, str]) -> Prepared:
-        """Build an empty snapshot; it also lists the order of files that have none, if the table does not yet.
+        """Build a snapshot with a stamp; it also lists the order of files that have none, if the table does not yet.
 
         Iceberg's procedures for Spark rewrite data files in no order, and refuse a table that does not list it.
         """
-        prepared = self._finish(self._base(), Operation.APPEND, {}, summary, {})
+        prepared = self.empty(summary)
         if UNSORTED_SORT_ORDER in self._metadata.sort_orders:
             return prepared
         unsorted = AddSortOrderUpdate.model_validate({"sort-order": UNSORTED_SORT_ORDER})
         return Prepared(prepared.requirements, (*prepared.updates, unsorted))
+
+    def empty(self, summary: Mapping[str, str]) -> Prepared:
+        """Build a snapshot of what is there."""
+        return self._finish(self._base(), Operation.APPEND, {}, summary, {})
 
     def commit(self, request: CommitRequest, storage: Storage) -> Prepared:
         """Build the commit of a round.

@@ -97,7 +97,7 @@ def first_row_id(file: DataFile) -> int | None:
     return cast("int | None", file[_FIRST_ROW_ID]) if len(file) >= _FIELDS else None
 
 
-def whole(file: DataFile) -> DataFile:
+def in_newest_form(file: DataFile) -> DataFile:
     """Return a file with the fields of version 3, whichever version it was made for."""
     if len(file) >= _FIELDS:
         return file

@@ -46,6 +46,7 @@ from lakeward_lake_iceberg.reading_lines import reading_lines
 from lakeward_lake_iceberg.schema import has_system_columns, lake_schema
 from lakeward_lake_iceberg.storage import Storage
 from lakeward_lake_iceberg.task import pack_task
+from lakeward_lake_iceberg.upgrade import Upgrading
 from lakeward_lake_iceberg.upkeep import Planner, Replacing, check_owner
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     from lakeward.model.results import CommitRequest, LakeHead, RewriteRequest
     from lakeward.model.tables import TablePath, TableSpec
     from lakeward.model.upkeep import FileCounts, UpkeepCommit, UpkeepPlan
-    from lakeward.ports import CheckResult, Clock, FileDifference, ServerLake
+    from lakeward.ports import CheckResult, Clock, FileDifference, FormatUpgrade, ServerLake
     from lakeward_lake_iceberg.options import IcebergOptions
 
 _TRIES = 50
@@ -66,7 +67,10 @@ _ID_BITS = 62
 
 
 class IcebergLake:
-    """See `lakeward.ports.Lake`, `RewritableLake`, `FileCheckedLake`, `UpkeepLake` and `CountedLake`."""
+    """See `lakeward.ports.Lake`.
+
+    It is also a `RewritableLake`, `FileCheckedLake`, `UpkeepLake`, `CountedLake` and `UpgradableLake`.
+    """
 
     name = "iceberg"
 
@@ -192,6 +196,11 @@ class IcebergLake:
         builder = SnapshotBuilder(table, commit.ids, self._clock.wall_ms())
         outcome = self._send(path, table, builder.replace(change, {UPKEEP: str(upkeep_id)}), commit.ids)
         return UpkeepOutcome.LANDED if outcome is CommitOutcome.LANDED else UpkeepOutcome.CONFLICT
+
+    def upgrade(self, path: TablePath) -> FormatUpgrade:
+        """See `lakeward.ports.UpgradableLake`: to format version 3."""
+        upgrading = Upgrading(self._client, self._clock, lambda file: self.delete([file]))
+        return upgrading.upgrade(path, lambda: self.new_ids(path))
 
     def count_files(self, path: TablePath) -> FileCounts:
         """See `lakeward.ports.CountedLake`."""

@@ -29,7 +29,7 @@ from pyiceberg.types import NestedField, StructType
 
 from lakeward_lake_iceberg.avro_names import NamingOutputFile
 from lakeward_lake_iceberg.detail import unpack_detail
-from lakeward_lake_iceberg.entries import NEWEST, delete_file, entries_in, whole, with_first_row_id
+from lakeward_lake_iceberg.entries import NEWEST, delete_file, entries_in, in_newest_form, with_first_row_id
 from lakeward_lake_iceberg.positions import PATH_ID, POSITION_ID
 from lakeward_lake_iceberg.records import partition_record
 
@@ -270,7 +270,7 @@ def _added(file: DataFile, snapshot_id: int, sequence: int | None) -> ManifestEn
         snapshot_id=snapshot_id,
         sequence_number=sequence,
         file_sequence_number=None,
-        data_file=whole(file),
+        data_file=in_newest_form(file),
     )
 
 

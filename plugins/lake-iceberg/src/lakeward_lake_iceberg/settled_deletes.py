@@ -94,19 +94,19 @@ def settle_deletes(
                 written[one.target].append(one)
     if not written and not moved.positions:
         return settled
-    standing = _Standing(table)
+    at_head = _HeadDeletes(table)
     new = []
     for target in sorted({*written, *moved.positions}):
-        ours, there = written[target], standing.of(target)
+        ours, there = written[target], at_head.of(target)
         _check_replaced(request, ours, there)
         settled.removed |= there
-        whole = None if target in moved.positions else _whole(ours, there)
-        settled.superseded += [one.file for one in ours if one is not whole]
-        if whole is not None:
-            settled.added.append(whole.file)
+        complete = None if target in moved.positions else _containing_all(ours, there)
+        settled.superseded += [one.file for one in ours if one is not complete]
+        if complete is not None:
+            settled.added.append(complete.file)
             continue
         place = ours[0].place if ours else moved.place(target)
-        read = [*(one.name for one in ours), *there, *standing.shared(place)]
+        read = [*(one.name for one in ours), *there, *at_head.shared(place)]
         found = [read_positions(storage, read, target), *moved.positions.get(target, ())]
         new.append(NewVector(target, np.unique(np.concatenate(found)), place))
     settled.added += write_new_vectors(table, storage, request.ids, new)
@@ -133,7 +133,7 @@ class _Written:
         return DeletePlace(self.detail.spec_id, self.detail.partition)
 
 
-class _Standing:
+class _HeadDeletes:
     """The deletes of the table's head."""
 
     def __init__(self, table: Table) -> None:
@@ -169,7 +169,7 @@ def _check_replaced(request: CommitRequest, ours: Collection[_Written], there: C
         raise FencedError(message)
 
 
-def _whole(ours: Collection[_Written], there: Collection[DeleteFile]) -> _Written | None:
+def _containing_all(ours: Collection[_Written], there: Collection[DeleteFile]) -> _Written | None:
     """Return the vector of the round that contains all others and all that stands; None where none does."""
     replaced: Mapping[DeleteFile, FileDetail] = {one.name: one.detail for one in ours}
     for one in ours:

@@ -58,7 +58,7 @@ class LineageSqlCatalog(SqlCatalog):
             requirement.validate(current_table.metadata)
         # The location as it is: without an update pyiceberg would not take the old metadata file into its log.
         others = (SetLocationUpdate(location=current_table.metadata.location), *_others(updates))
-        return super()._update_and_stage_table(_upgraded(current_table), table_identifier, (), others)
+        return super()._update_and_stage_table(upgraded(current_table), table_identifier, (), others)
 
 
 def _upgrades(table: Table, updates: tuple[TableUpdate, ...]) -> bool:
@@ -66,7 +66,8 @@ def _upgrades(table: Table, updates: tuple[TableUpdate, ...]) -> bool:
     return LINEAGE_FROM in wanted and table.metadata.format_version < LINEAGE_FROM
 
 
-def _upgraded(table: Table) -> Table:
+def upgraded(table: Table) -> Table:
+    """Return a table as it is after an upgrade to format version 3."""
     said = table.metadata.model_dump(by_alias=True, exclude_none=True)
     metadata = TableMetadataV3.model_validate({**said, "format-version": LINEAGE_FROM, "next-row-id": 0})
     return type(table)(table.name(), metadata, table.metadata_location, table.io, table.catalog)

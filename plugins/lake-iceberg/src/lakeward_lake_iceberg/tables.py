@@ -24,6 +24,7 @@ from pyiceberg.types import (
 
 from lakeward.errors import (
     CommitConflictError,
+    ConfigError,
     FencedError,
     LakeAwayError,
     LakeError,
@@ -41,6 +42,7 @@ from lakeward_lake_iceberg.layout import check_layout, layout_change, layout_pro
 from lakeward_lake_iceberg.offsets import OPENED_BY, SET_ASIDE_BY, TABLE_ID, parse_incarnation
 from lakeward_lake_iceberg.schema import (
     FORMAT_VERSION,
+    FORMAT_VERSIONS,
     SYSTEM_COLUMNS,
     configured_properties,
     format_version,
@@ -48,6 +50,7 @@ from lakeward_lake_iceberg.schema import (
     lake_schema,
     table_properties,
 )
+from lakeward_lake_iceberg.upgrade import writes_newest
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -101,6 +104,9 @@ def _refuse_overtaken(table: Table, spec: TableSpec, incarnation: Incarnation) -
 def _create(client: CatalogClient, spec: TableSpec, incarnation: Incarnation) -> None:
     schema = lake_schema(spec, system_columns=spec.system_columns is not False)
     layout, version = wanted_spec(spec, schema), format_version(spec)
+    if version == FORMAT_VERSIONS[-1] and not writes_newest(client):
+        key, kind = f"{spec.section}.lake_properties.{FORMAT_VERSION}", type(client.catalog).__name__
+        raise ConfigError(key, f"{FORMAT_VERSIONS[0]}, as pyiceberg writes no other with its {kind}", version)
     with _Creating(spec):
         _create_namespace(client, spec.path.database)
         client.catalog.create_table(

@@ -10,4 +10,5 @@ new = Lazy("lakeward_ops.new_plugin.command", "new", "Write a plugin to start fr
 plan = Lazy("lakeward_ops.plan.command", "plan", "Show what the next rounds would do, and change nothing.")
 query = Lazy("lakeward_ops.query.command", "query", "Query a lake table by DuckDB, without a catalog.")
 upkeep = Lazy("lakeward_ops.upkeep", "upkeep", "Show or ask for upkeep of lake tables, such as a compaction.")
+tables_upgrade = Lazy("lakeward_ops.upgrade", "upgrade", "Move a lake table to a newer version of its format.")
 verify = Lazy("lakeward_ops.verify.command", "verify", "Compare a lake table with its source, row by row.")

@@ -15,4 +15,6 @@ COMMANDS = {
     "tier-now": Lazy("lakeward.cli.tables.tier_now", "tier_now", "Tier a table next."),
 }
 
-tables = command_group("tables", "Show the status of each table; pause, resume, tier now.", COMMANDS, default="list")
+tables = command_group(
+    "tables", "Show the status of each table; pause, resume, tier now.", COMMANDS, default="list", plugins=True
+)
