@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
@@ -18,12 +17,14 @@ from lakeward_iceberg_kit.duck import extension
 from lakeward_iceberg_kit.gateway import Gateway
 from lakeward_lake_iceberg.options import IcebergOptions
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
+from lakeward_lake_iceberg.sql import LineageSqlCatalog
 from lakeward_testing.clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import pyarrow as pa
+    from pyiceberg.catalog.sql import SqlCatalog
 
     from lakeward.model.tables import TablePath
     from lakeward.ports import Lake
@@ -61,10 +62,10 @@ def with_target(options: IcebergOptions) -> Callable[[int], IcebergOptions]:
 
 @pytest.fixture
 def catalog(options: IcebergOptions) -> Iterator[SqlCatalog]:
-    """Somebody else's catalog on the same warehouse."""
+    """Somebody else's catalog on the same warehouse; it writes tables of format version 3, too."""
     Path(options.warehouse).mkdir(parents=True, exist_ok=True)
     uri = f"sqlite:///{options.warehouse}/catalog.db"
-    catalog = SqlCatalog("lakeward", uri=uri, warehouse=f"file://{options.warehouse}")
+    catalog = LineageSqlCatalog("lakeward", uri=uri, warehouse=f"file://{options.warehouse}")
     yield catalog
     catalog.engine.dispose()
 

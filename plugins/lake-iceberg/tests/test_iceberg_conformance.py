@@ -10,6 +10,7 @@ from pyiceberg.exceptions import CommitFailedException
 
 from lakeward_iceberg_kit.clean import CleanPlugin
 from lakeward_iceberg_kit.fanned_out import PartitionedPlugin
+from lakeward_iceberg_kit.newest import NewestPlugin
 from lakeward_lake_iceberg.lake import IcebergLake
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
 from lakeward_testing.lake_conformance import LakeConformance
@@ -87,3 +88,13 @@ class TestPartitionedIcebergLake(_RepeatedCommits, LakeConformance):
     @pytest.fixture
     def plugin(self) -> PartitionedPlugin:
         return PartitionedPlugin()
+
+
+class TestNewestIcebergLake(_RepeatedCommits, LakeConformance):
+    """The same where tables have format version 3."""
+
+    __test__ = True
+
+    @pytest.fixture
+    def plugin(self) -> NewestPlugin:
+        return NewestPlugin()

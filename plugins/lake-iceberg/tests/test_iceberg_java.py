@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent
 
 from lakeward.errors import LakeError, SchemaMismatchError
 from lakeward.model.results import CommitOutcome
@@ -28,6 +28,8 @@ from lakeward_iceberg_kit.partitioned import (
     leave_a_void_field,
     records,
 )
+from lakeward_iceberg_kit.vectors import TINY, Keys, live
+from lakeward_lake_iceberg.entries import first_row_id
 from lakeward_lake_iceberg.manifests import MERGED_MANIFESTS
 from lakeward_testing.lake_tables import (
     PATH,
@@ -316,3 +318,26 @@ def test_java_reads_tables_without_system_columns(
         assert lake.commit(tiering.request()) is CommitOutcome.LANDED
     found = java.rows(catalog.load_table("shop.orders").metadata_location, "id", "name")
     assert sorted(found) == [*([] if keyed else [(1, "a")]), (1, "new"), (2, "b")]
+
+
+@pytest.mark.parametrize("version", ["3", "2"], ids=["made", "upgraded"])
+def test_deletion_vectors_and_row_ids_are_read_by_java(  # noqa: PLR0917 - fixtures
+    plugin: IcebergLakePlugin,
+    lake: IcebergLake,
+    java: JavaReader,
+    catalog: SqlCatalog,
+    query: Callable[..., pa.Table],
+    version: str,
+) -> None:
+    keys = Keys(plugin, lake, version)
+    keys.tier(list(range(20)))
+    keys.tier([1, 2], [3], TINY)
+    lake.upgrade(PATH)
+    keys.tier([1, 4], [5], TINY)
+    keys.check(catalog, query)
+    metadata = catalog.load_table("shop.orders").metadata_location
+    assert sorted(java.rows(metadata, "id", "name")) == sorted(keys.rows.items())
+    attached = java.deletes_of(metadata)
+    assert {path.rpartition(".")[2] for some in attached.values() for path in some} == {"puffin"}
+    assert max(map(len, attached.values())) == 1
+    assert java.row_ids(metadata) == {one.file_path: first_row_id(one) for one in live(catalog, ManifestContent.DATA)}

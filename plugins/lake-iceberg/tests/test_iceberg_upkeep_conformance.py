@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeward_iceberg_kit.clean import CleanPlugin
+from lakeward_iceberg_kit.newest import NewestPlugin
 from lakeward_lake_iceberg.options import IcebergOptions
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
 from lakeward_testing.lake_rewrite import LakeRewriteConformance
@@ -48,3 +49,13 @@ class TestCleanIcebergUpkeep(_Upkeep):
     @pytest.fixture
     def upkept(self) -> TableSpec:
         return key_table(system_columns=False, bucket_key=())
+
+
+class TestNewestIcebergUpkeep(_Upkeep, LakeRewriteConformance):
+    """Tables of format version 3."""
+
+    __test__ = True
+
+    @pytest.fixture
+    def plugin(self) -> IcebergLakePlugin:
+        return NewestPlugin()

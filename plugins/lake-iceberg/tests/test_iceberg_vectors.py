@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyiceberg.io.pyarrow import PyArrowFile
 from pyiceberg.manifest import FileFormat, ManifestContent
 
 from lakeward.errors import ConfigError
 from lakeward.model.results import CommitOutcome
+from lakeward_iceberg_kit.checks import orphans_of
 from lakeward_iceberg_kit.vectors import TINY, Keys, check_row_ids, live
 from lakeward_lake_iceberg.entries import (
     entries_in,
     first_row_id,
     manifests_in,
 )
+from lakeward_lake_iceberg.sql import LineageSqlCatalog
+from lakeward_lake_iceberg.storage import Storage
 from lakeward_testing.lake_tables import (
     PATH,
     TieringRound,
@@ -124,3 +130,39 @@ def test_a_table_that_is_there_keeps_its_format_version(lake: IcebergLake, catal
     for version in ("2", "3"):
         lake.open_table(log_table(lake_properties={"format-version": version}), incarnation())
     assert catalog.load_table(str(PATH)).format_version == 2
+
+
+@pytest.mark.parametrize("step", range(0, 16, 2))
+def test_a_commit_that_is_killed_leaves_nothing_and_is_done_again(  # noqa: PLR0917 - what is patched, and what is checked
+    keys: Keys,
+    lake: IcebergLake,
+    catalog: SqlCatalog,
+    read_table: Callable[..., pa.Table],
+    monkeypatch: pytest.MonkeyPatch,
+    step: int,
+) -> None:
+    keys.tier(list(range(20)))
+    keys.tier([1, 2], [3])
+    request = keys.begin([1, 4], [5], TINY).request()
+    steps = iter(range(step))
+
+    def or_die(done: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **named: Any) -> Any:  # noqa: ANN401 - of any type
+            if next(steps, None) is None:
+                raise KeyboardInterrupt
+            return done(*given, **named)
+
+        return call
+
+    for kind, name in ((Storage, "create"), (Storage, "open"), (PyArrowFile, "create"), (PyArrowFile, "open")):
+        monkeypatch.setattr(kind, name, or_die(getattr(kind, name)))
+    monkeypatch.setattr(LineageSqlCatalog, "commit_table", or_die(LineageSqlCatalog.commit_table))
+    with suppress(KeyboardInterrupt):
+        lake.commit(request)
+    monkeypatch.undo()
+    if lake.find(PATH, request.round_id, request.step) is None:
+        found = lake.commit_leftovers(PATH, request.ids)
+        lake.delete(frozenset(found) - lake.referenced(PATH, found))
+        assert lake.commit(replace(request, ids=lake.new_ids(PATH))) is CommitOutcome.LANDED
+    keys.check(catalog, read_table)
+    assert orphans_of(catalog.load_table(str(PATH))) == set()

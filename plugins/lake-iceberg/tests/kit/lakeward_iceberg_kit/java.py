@@ -71,6 +71,14 @@ class JavaReader:
         finally:
             tasks.close()
 
+    def row_ids(self, metadata: str) -> dict[str, int | None]:
+        """Return the id that Java gives to the first row of each data file."""
+        tasks = self.table(metadata).newScan().planFiles()
+        try:
+            return {task.file().location(): task.file().firstRowId() for task in _each(tasks)}
+        finally:
+            tasks.close()
+
     @property
     def expressions(self) -> Any:  # noqa: ANN401 - a Java class
         """Java's `Expressions`."""
