@@ -95,6 +95,9 @@ class TestNewestIcebergLake(_RepeatedCommits, LakeConformance):
 
     __test__ = True
 
+    # A stamp has neither rows nor deletes, and this starts many processes.
+    test_of_processes_that_stamp_at_once_the_latest_start_holds_it = None  # type: ignore[assignment]
+
     @pytest.fixture
     def plugin(self) -> NewestPlugin:
         return NewestPlugin()

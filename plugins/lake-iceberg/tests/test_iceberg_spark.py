@@ -18,6 +18,8 @@ from lakeward.model.tables import Change
 from lakeward_demo.rest_server import RestCatalogServer
 from lakeward_iceberg_kit.java import iceberg_jar
 from lakeward_iceberg_kit.partitioned import DAY_US, PartitionedRound, layout, records
+from lakeward_iceberg_kit.vectors import TINY, Keys, lineage
+from lakeward_lake_iceberg.sql import LineageSqlCatalog
 from lakeward_testing.lake_tables import PATH, head_of, incarnation, key_table, log_split, source_batch
 
 if TYPE_CHECKING:
@@ -72,7 +74,7 @@ def spark() -> Iterator[Any]:
 @pytest.fixture
 def sql(spark: Any, options: IcebergOptions) -> Iterator[Sql]:  # noqa: ANN401 - not typed
     """Asks Spark: its catalog `lake` is a REST server over the lake's own database, `files` has none."""
-    with RestCatalogServer.running(Path(options.warehouse)) as server:
+    with RestCatalogServer.running(Path(options.warehouse), catalog=LineageSqlCatalog) as server:
         settings = {
             "": "org.apache.iceberg.spark.SparkCatalog",
             ".type": "rest",
@@ -188,3 +190,27 @@ def test_deletion_vectors_of_spark_are_read_and_their_table_can_be_stamped(
     assert list(lake.check_files(PATH, snapshot, None)) == []
     stamped = lake.stamp(PATH, incarnation()).snapshot_id or 0
     assert [one for batch in lake.read_rows(PATH, stamped) for one in batch["id"].to_pylist()] == [0, 2, 3, 5]
+
+
+def test_spark_reads_our_vectors_and_row_ids_and_its_own_deletes_stand_beside_rounds(
+    plugin: IcebergLakePlugin,
+    lake: IcebergLake,
+    catalog: SqlCatalog,
+    read_table: Callable[..., pa.Table],
+    sql: Sql,
+) -> None:
+    keys = Keys(plugin, lake)
+    keys.tier(list(range(20)))
+    keys.tier([1, 2], [3], TINY)
+    ids = {key: row_id for key, (row_id, _) in lineage(catalog).items()}
+    assert {one["id"]: one["_row_id"] for one in sql("SELECT id, _row_id FROM lake.shop.orders")} == ids
+    sql("DELETE FROM lake.shop.orders WHERE id IN (5, 6)")
+    keys.rows = {key: name for key, name in keys.rows.items() if key not in {5, 6}}
+    keys.check(catalog, read_table)
+    keys.tier([7, 8], [9])
+    keys.check(catalog, read_table)
+    found = sql("SELECT id, name FROM lake.shop.orders")
+    assert sorted((one["id"], one["name"]) for one in found) == sorted(keys.rows.items())
+    sql("CALL lake.system.rewrite_data_files(table => 'shop.orders', options => map('rewrite-all', 'true'))")
+    keys.tier([10], [11])
+    keys.check(catalog, read_table)

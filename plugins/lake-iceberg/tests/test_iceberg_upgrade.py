@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,23 +12,24 @@ from pyiceberg.manifest import FileFormat, ManifestContent
 from lakeward.errors import ConfigError, LakeError, TableGoneError
 from lakeward.model.results import CommitOutcome
 from lakeward.ports import UpgradableLake
+from lakeward_demo.rest_server import RestCatalogServer
 from lakeward_iceberg_kit.checks import orphans_of
 from lakeward_iceberg_kit.compacting import compact, delete_rows
 from lakeward_iceberg_kit.vectors import Keys, lineage, live
 from lakeward_lake_iceberg.catalog import Sent
 from lakeward_lake_iceberg.commit import SnapshotBuilder
+from lakeward_lake_iceberg.lake import IcebergLake
 from lakeward_lake_iceberg.options import IcebergOptions
+from lakeward_lake_iceberg.sql import LineageSqlCatalog
 from lakeward_testing.clock import FakeClock
 from lakeward_testing.lake_tables import PATH, incarnation, log_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     import pyarrow as pa
     from pyiceberg.catalog.sql import SqlCatalog
 
-    from lakeward_lake_iceberg.lake import IcebergLake
     from lakeward_lake_iceberg.plugin import IcebergLakePlugin
 
 
@@ -154,3 +156,23 @@ def test_a_catalog_whose_metadata_pyiceberg_writes_is_refused_in_words(
     with pytest.raises(LakeError, match=r"expected a catalog .*\(sql, rest\), found InMemoryCatalog"):
         lake.upgrade(PATH)
     lake.close()
+
+
+@pytest.mark.parametrize("version", ["2", "3"])
+def test_a_table_of_a_rest_catalog_is_made_and_upgraded_by_its_server(
+    plugin: IcebergLakePlugin,
+    options: IcebergOptions,
+    catalog: SqlCatalog,
+    read_table: Callable[..., pa.Table],
+    version: str,
+) -> None:
+    with RestCatalogServer.running(Path(options.warehouse), catalog=LineageSqlCatalog) as server:
+        asked = IcebergOptions(warehouse=server.warehouse, catalog="rest", uri=server.uri)
+        lake = plugin.open(asked, FakeClock())
+        assert isinstance(lake, IcebergLake)
+        keys = Keys(plugin, lake, version)
+        keys.tier(list(range(10)))
+        assert lake.upgrade(PATH) == (int(version), 3)
+        keys.tier([1], [2])
+        keys.check(catalog, read_table)
+        lake.close()
