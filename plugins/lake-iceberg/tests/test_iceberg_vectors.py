@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -10,18 +11,24 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFile
 from pyiceberg.manifest import FileFormat, ManifestContent
+from pyiceberg.table.snapshots import Operation
 
-from lakeward.errors import ConfigError
+from lakeward.errors import ConfigError, FencedError
 from lakeward.model.results import CommitOutcome
 from lakeward_iceberg_kit.checks import orphans_of
+from lakeward_iceberg_kit.newest import NewestPlugin
+from lakeward_iceberg_kit.partitioned import World, layout
 from lakeward_iceberg_kit.vectors import TINY, Keys, check_row_ids, live
+from lakeward_lake_iceberg.commit import SnapshotBuilder
 from lakeward_lake_iceberg.entries import (
     entries_in,
     first_row_id,
     manifests_in,
+    named_data_file,
 )
 from lakeward_lake_iceberg.sql import LineageSqlCatalog
 from lakeward_lake_iceberg.storage import Storage
+from lakeward_testing.clock import FakeClock
 from lakeward_testing.lake_tables import (
     PATH,
     TieringRound,
@@ -38,6 +45,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
 
     from lakeward_lake_iceberg.lake import IcebergLake
+    from lakeward_lake_iceberg.options import IcebergOptions
     from lakeward_lake_iceberg.plugin import IcebergLakePlugin
 
 THREE = {"format-version": "3"}
@@ -166,3 +174,39 @@ def test_a_commit_that_is_killed_leaves_nothing_and_is_done_again(  # noqa: PLR0
         assert lake.commit(replace(request, ids=lake.new_ids(PATH))) is CommitOutcome.LANDED
     keys.check(catalog, read_table)
     assert orphans_of(catalog.load_table(str(PATH))) == set()
+
+
+def test_vectors_of_several_writers_on_a_file_of_an_older_layout_become_one(
+    options: IcebergOptions, catalog: SqlCatalog, query: Callable[..., pa.Table]
+) -> None:
+    plugin = NewestPlugin()
+    lake = plugin.open(options, FakeClock())
+    world = World(plugin, lake)
+    world.tier([(one, (one, 0, "old")) for one in range(40)], layout())
+    world.tier([(0, (0, 0, "new"))], layout())
+    for number in range(2):
+        tiering = world.write([(one, (one, number, "x")) for one in range(10, 14)], layout("bucket(16, id)"))
+        written = [file.path for file in tiering.files if file.kind == "deletes"]
+        assert len(written) > 1
+        assert lake.commit(tiering.request()) is CommitOutcome.LANDED
+        world.check(query(PATH), catalog.load_table(str(PATH)).scan().to_arrow())
+        assert max(Counter(map(named_data_file, live(catalog, ManifestContent.DELETES))).values()) == 1
+        assert lake.referenced(PATH, written) == set(written)
+    check_row_ids(catalog)
+    assert orphans_of(catalog.load_table(str(PATH))) == set()
+    lake.close()
+
+
+def test_a_round_that_replaces_a_vector_which_somebody_has_taken_away_is_fenced(
+    keys: Keys, lake: IcebergLake, catalog: SqlCatalog
+) -> None:
+    keys.tier(list(range(10)))
+    keys.tier([1])
+    request = keys.begin([2]).request()
+    table = catalog.load_table(str(PATH))
+    builder = SnapshotBuilder(table, lake.new_ids(PATH), 0)
+    data = [one for one in builder._base() if one.content is ManifestContent.DATA]
+    prepared = builder._finish(data, Operation.DELETE, {}, {}, {})
+    catalog.commit_table(table, prepared.requirements, prepared.updates)
+    with pytest.raises(FencedError, match="deletes that the round replaces are gone; enumerate the round afresh"):
+        lake.commit(request)
