@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFileContent, ManifestEntryStatus
+from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
+from pyiceberg.table.puffin import PuffinFile
 
 from lakeward.model.lake_offsets import OFFSETS, OFFSETS_FILE, unpack_offsets
 from lakeward.model.tables import Change
@@ -109,6 +111,13 @@ class Shelf:
         return self._rows[path]
 
     def _deletes(self, path: str) -> list[tuple[str, int]]:
+        if path not in self._positions and path.endswith(".puffin"):
+            vectors = deletion_vectors_from_puffin_file(PuffinFile(Path(path).read_bytes()))
+            self._positions[path] = [
+                (local_path(one.referenced_data_file), position)
+                for one in vectors
+                for position in one.to_vector().to_pylist()
+            ]
         if path not in self._positions:
             read = pq.read_table(path)
             targets = [local_path(target) for target in read["file_path"].to_pylist()]

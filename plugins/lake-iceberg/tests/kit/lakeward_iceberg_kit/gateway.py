@@ -22,6 +22,7 @@ from requests.exceptions import ReadTimeout
 from lakeward_demo.rest_server import _Calls, _failure
 from lakeward_lake_iceberg.options import IcebergOptions
 from lakeward_lake_iceberg.rest import TimedRestCatalog
+from lakeward_lake_iceberg.sql import LineageSqlCatalog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -201,7 +202,7 @@ class Gateway:
             return _failure(failed)
 
 
-class _CountingCatalog(InMemoryCatalog):
+class _CountingCatalog(LineageSqlCatalog, InMemoryCatalog):
     """Counts what may have changed it, so that an answer can be given again while nothing did."""
 
     changes = 0

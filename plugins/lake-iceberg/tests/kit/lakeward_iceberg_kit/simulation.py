@@ -29,6 +29,8 @@ from lakeward.model.upkeep import UpkeepCommit, UpkeepOutcome
 from lakeward_iceberg_kit.checks import Shelf, check_tables, orphans_of
 from lakeward_iceberg_kit.gateway import Fate, Gateway, Request
 from lakeward_lake_iceberg import manifests
+from lakeward_lake_iceberg.commit import SnapshotBuilder
+from lakeward_lake_iceberg.entries import NEWEST
 from lakeward_lake_iceberg.lake import IcebergLake
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
 from lakeward_lake_iceberg.storage import Storage
@@ -275,6 +277,7 @@ class World:
 
     def __init__(self, seed: int, place: Path) -> None:
         """Start with nothing."""
+        self._seed = seed
         self.source = random.Random(seed)  # noqa: S311 - reproducible on purpose
         self.clock = FakeClock()
         self.gateway = Gateway(place)
@@ -358,10 +361,16 @@ class World:
 
     @property
     def table(self) -> TableSpec:
-        """The source's table as it is now; each second lake table has no system columns."""
+        """The source's table as it is now; each second lake table has no system columns, or another format version."""
         table_id = max(self.logs)
         make = key_table if self._keyed else log_table
-        return make(table_id=table_id, properties=_VERSIONS, system_columns=bool((table_id + self._first_kind) % 2))
+        version = "3" if (table_id + self._seed) % 2 else "2"
+        return make(
+            table_id=table_id,
+            properties=_VERSIONS,
+            system_columns=bool((table_id + self._first_kind) % 2),
+            lake_properties={"format-version": version},
+        )
 
     def killed(self) -> None:
         """The process may be killed now."""
@@ -447,6 +456,10 @@ class World:
         table = self._somebody()
         if table is not None:
             self.tell("somebody else: commits")
+            if table.metadata.format_version == NEWEST:  # pyiceberg cannot
+                prepared = SnapshotBuilder(table, self.new_ids(PATH), self.clock.wall_ms()).empty({})
+                table.catalog.commit_table(table, prepared.requirements, prepared.updates)
+                return
             with table.transaction() as change:
                 change.update_snapshot().fast_append().commit()
 
