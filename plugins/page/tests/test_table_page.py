@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from lakeward.errors import RowError
-from lakeward.model.status import ExchangeReport, ReplayReport, RoundReport, TableCondition
+from lakeward.model.status import CheckpointReport, ExchangeReport, ReplayReport, RoundReport, TableCondition
 from lakeward.observe.extend import PHASES, date_time, seconds
 from lakeward_page_kit.page import Page
 from lakeward_page_kit.page_text import Document
@@ -113,11 +113,14 @@ def test_buckets_are_listed_by_what_went_into_the_lake_and_a_hot_one_is_marked(r
 def test_a_tables_page_says_how_its_rows_lie_what_is_leased_and_for_how_long_unread_rows_are_kept(page: Page) -> None:
     replayed = ReplayReport(3, 2, at_ms=NOW_MS)
     table = replace(TABLE, layout="day(at); exchange none", leased=3, unread_kept_s=604_800.0, replay=replayed)
-    table = replace(table, lake_table="sales.all")
+    taken = CheckpointReport(completed_ms=NOW_MS, name="shop-1-00000000000000aa/7-1/chk-3")
+    ended = replace(table.round, ended_ms=NOW_MS, checkpoint=taken)
+    table = replace(table, lake_table="sales.all", round=ended)
     page.show(replace(REPORT, tables=(table,), lease_expires_ms=NOW_MS))
     text = Document(text_of(page, "/tables/shop.orders")).text
     for words in (
         "Lake table sales.all",
+        "Last checkpoint chk-3, ",
         "3 rows put in, 2 stay",
         "Layout day(at); exchange none",
         "The source keeps unread rows for 7 d 0 h",

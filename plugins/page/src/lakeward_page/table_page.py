@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lakeward.observe.extend import ago, count, date_time, format_counts, format_replay, seconds
 from lakeward_page.round_page import RoundRow, newest_rounds
 from lakeward_page.sparkline import Sparkline, sparkline
-from lakeward_page.tables_view import RunningRound, TableRow, running_rounds, table_row
+from lakeward_page.tables_view import RunningRound, TableRow, format_checkpoint, running_rounds, table_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -88,10 +88,18 @@ def _facts(row: TableRow, report: ServiceReport, now_ms: int) -> Iterator[tuple[
     yield from _bad_rows(table, now_ms)
     if table.failing_since_ms is not None:
         yield "Fails since", f"{date_time(table.failing_since_ms)}: {table.failure}"
+    yield from _held(table, report, now_ms)
+    yield "Table id", str(table.table_id)
+
+
+def _held(table: TableReport, report: ServiceReport, now_ms: int) -> Iterator[tuple[str, str]]:
+    """Yield what is leased, and the newest checkpoint of the last round; a running one shows its own."""
     if table.leased:
         until = report.lease_expires_ms
         yield "Snapshots leased", count(table.leased) + ("" if until is None else f", until {date_time(until)}")
-    yield "Table id", str(table.table_id)
+    last = table.round
+    if last is not None and last.ended_ms is not None and last.checkpoint is not None and last.checkpoint.name:
+        yield "Last checkpoint", format_checkpoint(last.checkpoint, now_ms)
 
 
 def _lake_facts(row: TableRow) -> Iterator[tuple[str, str]]:

@@ -145,7 +145,7 @@ def _running(table: TableReport, found: RoundReport, now_ms: int) -> RunningRoun
     if found.exchange is not None:
         facts.append(("Exchanged", format_exchange(found.exchange)))
     if found.checkpoint is not None and found.checkpoint.name:
-        facts.append(("Checkpoint", _checkpoint(found.checkpoint, now_ms)))
+        facts.append(("Checkpoint", format_checkpoint(found.checkpoint, now_ms)))
     return RunningRound(
         path=table.path,
         name=found.round_name,
@@ -159,7 +159,7 @@ def _running(table: TableReport, found: RoundReport, now_ms: int) -> RunningRoun
     )
 
 
-def _checkpoint(taken: CheckpointReport, now_ms: int) -> str:
+def format_checkpoint(taken: CheckpointReport, now_ms: int) -> str:
     """Describe a round's newest checkpoint; with an exchange in the words of `lakeward tables`."""
     age = seconds(max(0.0, (now_ms - taken.completed_ms) / 1000))
     shown = f"{taken.name.rpartition('/')[2]}, {age} ago"
