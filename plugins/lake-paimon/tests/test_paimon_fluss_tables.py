@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -101,13 +102,18 @@ def test_a_partition_keeps_its_count_of_buckets_when_the_table_gets_another(
     tier(plugin, lake, table, 1, [1], day="mon")
     alter(folder, 1, options={"bucket": "4"})
     wider = key_table(DAILY, primary_key=("id", "day"), partition_keys=("day",), buckets=4)
+    wider = replace(wider, bucket_counts=((("mon",), 2), (("wed",), 2)))
     tier(plugin, lake, wider, 2, [2], day="mon")
     tier(plugin, lake, wider, 3, [3], day="tue")
+    tier(plugin, lake, wider, 4, [4], day="wed")  # made before the change, and never tiered
     found = Table.load(LocalStorage(), str(folder), PATH)
     assert found is not None
     totals = {(one.partition[-8:-5], one.total_buckets) for one in found.manifests.live(found.latest).values()}
-    assert totals == {(b"mon", 2), (b"tue", 4)}
-    assert sorted(read_table(PATH)["id"].to_pylist()) == [1, 2, 3]
+    assert totals == {(b"mon", 2), (b"tue", 4), (b"wed", 2)}
+    assert sorted(read_table(PATH)["id"].to_pylist()) == [1, 2, 3, 4]
+    made_anew = replace(wider, bucket_counts=())
+    with pytest.raises(SchemaMismatchError, match=r"partition day=mon: expected 2 buckets, as its files have, found 4"):
+        tier(plugin, lake, made_anew, 5, [5], day="mon")
 
 
 def test_a_table_is_made_as_the_coordinator_makes_it(options: PaimonOptions) -> None:

@@ -114,6 +114,7 @@ def test_a_tables_page_says_how_its_rows_lie_what_is_leased_and_for_how_long_unr
     replayed = ReplayReport(3, 2, at_ms=NOW_MS)
     table = replace(TABLE, layout="day(at); exchange none", leased=3, unread_kept_s=604_800.0, replay=replayed)
     taken = CheckpointReport(completed_ms=NOW_MS, name="shop-1-00000000000000aa/7-1/chk-3")
+    assert table.round is not None
     ended = replace(table.round, ended_ms=NOW_MS, checkpoint=taken)
     table = replace(table, lake_table="sales.all", round=ended)
     page.show(replace(REPORT, tables=(table,), lease_expires_ms=NOW_MS))

@@ -11,16 +11,17 @@ import pytest
 
 from lakeward.coordinator.rounds.layout import (
     LakeLayout,
-    check_bucket_counts,
     check_late_rows,
     check_splits,
     resolve_layout,
+    with_bucket_counts,
 )
 from lakeward.errors import ConfigError, SchemaMismatchError
 from lakeward.model.partitioning import ExchangeMode, PartitionField
 from lakeward.model.settings import ExchangeChoice, TableMode, TableSettings
 from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.tables import BucketState, TableBucket, TablePath, TableSpec
+from lakeward.model.wire import pack_table, unpack_table
 from lakeward_testing.folder_lake import FolderLake
 
 SCHEMA = pa.schema(
@@ -232,7 +233,7 @@ def by_region(*counts: int, bucket_key: tuple[str, ...] = ("id",)) -> tuple[Tabl
     return replace(table(), partition_keys=("region",), bucket_key=bucket_key), states
 
 
-def test_a_partition_with_another_count_of_buckets_than_the_lake_is_refused_with_what_to_do() -> None:
+def test_a_partition_with_another_count_of_buckets_than_the_lake_is_refused_with_what_to_do(tmp_path: Path) -> None:
     spec, states = by_region(4, 2, 8)
 
     expected = (
@@ -240,20 +241,28 @@ def test_a_partition_with_another_count_of_buckets_than_the_lake_is_refused_with
         r'Drop the partitions with another count, or mirror .*`mode = "mirror"`.*lakeward tables accept'
     )
     with pytest.raises(SchemaMismatchError, match=expected):
-        check_bucket_counts(spec, states)
+        with_bucket_counts(spec, states, FolderLake(tmp_path))
 
 
-def test_counts_of_buckets_may_differ_where_the_lake_does_not_divide_by_the_bucket_key() -> None:
-    check_bucket_counts(*by_region(4, 2, 8, bucket_key=()))
+def test_counts_of_buckets_may_differ_where_the_lake_does_not_divide_by_the_bucket_key(tmp_path: Path) -> None:
+    spec, states = by_region(4, 2, 8, bucket_key=())
+    assert with_bucket_counts(spec, states, FolderLake(tmp_path)) == spec
 
 
-def test_partitions_with_the_tables_count_of_buckets_fit() -> None:
-    check_bucket_counts(*by_region(4, 4))
+def test_a_lake_that_keeps_a_count_of_each_partition_is_told_those_that_differ(tmp_path: Path) -> None:
+    spec, states = by_region(4, 2, 8)
+    told = unpack_table(pack_table(with_bucket_counts(spec, states, TakingLake(tmp_path))))
+    assert told.bucket_counts == ((("r1",), 2), (("r2",), 8))
+
+
+def test_partitions_with_the_tables_count_of_buckets_fit(tmp_path: Path) -> None:
+    spec, states = by_region(4, 4)
+    assert with_bucket_counts(spec, states, FolderLake(tmp_path)) == spec
 
 
 @pytest.mark.parametrize("found", [3, 5])
 def test_a_table_without_partitions_whose_count_of_buckets_was_changed_since_it_was_described_is_refused(
-    found: int,
+    tmp_path: Path, found: int
 ) -> None:
     spec = replace(table(), bucket_key=("id",))
     states = [BucketState(TableBucket(1, None, bucket), (), 0, 0, None) for bucket in range(found)]
@@ -261,12 +270,14 @@ def test_a_table_without_partitions_whose_count_of_buckets_was_changed_since_it_
         SchemaMismatchError,
         match=rf"shop\.orders: expected 4 buckets, .* column 'id', found {found}: .* Set the count back in the source",
     ):
-        check_bucket_counts(spec, states)
+        with_bucket_counts(spec, states, TakingLake(tmp_path))
 
 
-def test_a_table_without_partitions_may_get_buckets_where_the_lake_does_not_divide_by_a_bucket_key() -> None:
+def test_a_table_without_partitions_may_get_buckets_where_the_lake_does_not_divide_by_a_bucket_key(
+    tmp_path: Path,
+) -> None:
     states = [BucketState(TableBucket(1, None, bucket), (), 0, 0, None) for bucket in range(7)]
-    check_bucket_counts(table(), states)
+    assert with_bucket_counts(table(), states, FolderLake(tmp_path)) == table()
 
 
 def test_late_rows_are_refused_by_a_lake_that_takes_none_with_what_to_do(tmp_path: Path) -> None:
@@ -289,3 +300,4 @@ def test_late_rows_fit_a_partitioning_of_the_lakes_own_and_a_lake_that_takes_the
 
 class TakingLake(FolderLake):
     takes_late_rows: Literal[True] = True
+    keeps_bucket_counts: Literal[True] = True

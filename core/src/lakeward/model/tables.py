@@ -112,6 +112,8 @@ class TableSpec:
     those of `schema` is a bad row. None: they are read with those of `schema`.
     `lake_path` is the name of the lake table where the configuration gives it another one than the source's. Lakes are
     given the table by the name that it has there (`in_lake`); `configured_as` is then the one of the source.
+    `bucket_counts` are those of partitions that have another one than `buckets`, by their values, where the lake keeps
+    each partition's own.
     `late_rows`: the source takes rows of partitions that it has dropped, and gives them in buckets without partition
     values: the partition columns of each row say where it belongs.
     `lake_columns` has the names of columns in the lake table that are called otherwise there, by those of the source.
@@ -144,6 +146,7 @@ class TableSpec:
     configured_as: TablePath | None = None
     lake_columns: Mapping[str, str] = field(default_factory=dict)
     late_rows: bool = False
+    bucket_counts: tuple[tuple[tuple[str, ...], int], ...] = ()
 
     @property
     def in_lake(self) -> TableSpec:

@@ -22,6 +22,7 @@ from lakeward.ports.executor import Executor as Executor
 from lakeward.ports.executor import Running as Running
 from lakeward.ports.executor import Worker as Worker
 from lakeward.ports.jobs import Jobs as Jobs
+from lakeward.ports.lake import BucketCountsLake as BucketCountsLake
 from lakeward.ports.lake import DescribedLake as DescribedLake
 from lakeward.ports.lake import FileCheckedLake as FileCheckedLake
 from lakeward.ports.lake import FileDifference as FileDifference

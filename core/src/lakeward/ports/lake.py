@@ -208,6 +208,16 @@ class DescribedLake(Protocol):
 
 
 @runtime_checkable
+class BucketCountsLake(Protocol):
+    """What a lake may offer besides `Lake`: each partition keeps its own count of buckets (`TableSpec.bucket_counts`).
+
+    Its readers compute the bucket of a key by the count of the partition.
+    """
+
+    keeps_bucket_counts: Literal[True]
+
+
+@runtime_checkable
 class LateRowsLake(Protocol):
     """What a lake may offer besides `Lake`: tables in the source's own layout take rows of partitions it has dropped.
 

@@ -6,8 +6,9 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lakeward.errors import FencedError
+from lakeward.errors import FencedError, SchemaMismatchError
 from lakeward.model.lake_offsets import INLINE_BYTES, OFFSETS, OFFSETS_FILE, complete_property, pack_offsets
+from lakeward_lake_paimon.binary_row import decode_row
 from lakeward_lake_paimon.detail import CHANGELOG, unpack_detail
 from lakeward_lake_paimon.manifests import ADD, DELETE, FROM_APPEND, DataFile, Entry, merge
 from lakeward_lake_paimon.offsets import (
@@ -21,6 +22,7 @@ from lakeward_lake_paimon.offsets import (
     TABLE_ID,
     incarnation_of,
 )
+from lakeward_lake_paimon.partitions import partition_folder
 from lakeward_lake_paimon.snapshots import VERSION, Snapshot
 from lakeward_lake_paimon.stats import Stats
 from lakeward_lake_paimon.table import OWN_FOLDER
@@ -155,6 +157,7 @@ def round_change(table: Table, request: CommitRequest, next_sequence: int) -> Ch
 
     Raises:
         FencedError: rows of somebody else have come between, whose order with ours is not known.
+        SchemaMismatchError: a partition has another count of buckets in the source than its files here.
     """
     details = [(file, unpack_detail(file.detail)) for file in request.files]
     if table.schema.primary_keys:
@@ -162,10 +165,10 @@ def round_change(table: Table, request: CommitRequest, next_sequence: int) -> Ch
         numbers = {id(detail): (detail.min_sequence, detail.max_sequence) for _, detail in details}
     else:
         numbers = _numbered(details, next_sequence)
-    totals = bucket_counts(table)
+    _check_totals(table, request, [detail for _, detail in details])
     entries = {
         kind: [
-            _entry(file, detail, totals.get(detail.partition, detail.total_buckets), *numbers[id(detail)])
+            _entry(file, detail, detail.total_buckets, *numbers[id(detail)])
             for file, detail in details
             if (file.kind == CHANGELOG) == kind
         ]
@@ -184,6 +187,22 @@ def rewrite_change(table: Table, files: Iterable[LakeFile]) -> Change:
     gone = [entry.taken_away() for entry in table.manifests.live(table.latest).values()]
     stamp = {} if table.stamp is None else stamp_change(table, table.stamp).properties
     return Change(OVERWRITE, OWN_USER, stamp, [*gone, *added])
+
+
+def _check_totals(table: Table, request: CommitRequest, details: Iterable[FileDetail]) -> None:
+    """Refuse rows that are divided by another count than those of their partition: readers would miss some."""
+    totals = bucket_counts(table)
+    for detail in details:
+        there = totals.get(detail.partition, detail.total_buckets)
+        if detail.total_buckets != there:
+            kinds = [one.kind for one in table.schema.named(table.schema.partition_keys)]
+            name = partition_folder(table.schema, decode_row(detail.partition, kinds)).rstrip("/")
+            message = (
+                f"table {request.path}, partition {name}: expected {there} buckets, as its files have, found "
+                f"{detail.total_buckets}: the source has made it anew. Drop the partition from the lake table, then "
+                "`lakeward tables resume`"
+            )
+            raise SchemaMismatchError(message)
 
 
 def bucket_counts(table: Table) -> dict[bytes, int]:

@@ -65,10 +65,11 @@ T = TypeVar("T")
 
 
 class PaimonLake:
-    """See `lakeward.ports.Lake`, `RewritableLake`, `FileCheckedLake`, `LateRowsLake` and `UpkeepLake`."""
+    """See `lakeward.ports.Lake`, `RewritableLake`, `FileCheckedLake`, `UpkeepLake`, `BucketCountsLake` and others."""
 
     name = "paimon"
     takes_late_rows: Literal[True] = True
+    keeps_bucket_counts: Literal[True] = True
 
     def __init__(self, options: PaimonOptions, clock: Clock) -> None:
         """Open the warehouse.

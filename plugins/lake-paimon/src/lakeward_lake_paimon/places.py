@@ -26,7 +26,7 @@ class PlaceFinder:
 
     `bucket` is the source's, None where rows of several buckets come. The partition is that of the first row, for a row
     has its values with their types; or `partition`, of a partitioning of the lake's own, `layout`, or of late rows:
-    these lie in `lake_bucket`, of `total_buckets` (None: as many as the table has).
+    these lie in `lake_bucket`. The partition has `total_buckets` (None: as many as the table).
     """
 
     schema: TableSchema
@@ -38,9 +38,9 @@ class PlaceFinder:
     total_buckets: int | None = None
 
     @classmethod
-    def of_split(cls, schema: TableSchema, split: Split) -> PlaceFinder:
-        """Return the finder for a split's rows."""
-        return cls(schema, split.split_id, split.bucket)
+    def of_split(cls, schema: TableSchema, split: Split, total_buckets: int | None = None) -> PlaceFinder:
+        """Return the finder for a split's rows; `total_buckets` as above."""
+        return cls(schema, split.split_id, split.bucket, total_buckets=total_buckets)
 
     @classmethod
     def of_partition(cls, schema: TableSchema, partition: bytes, name: str, layout: str) -> PlaceFinder:
@@ -60,12 +60,11 @@ class PlaceFinder:
         """Return where rows lie; there is at least one, in the lake's columns."""
         fields = self.schema.named(self.schema.partition_keys)
         kinds = [field.kind for field in fields]
+        total = self.schema.bucket if self.total_buckets is None else self.total_buckets
         if self.partition is not None:
             folder = partition_folder(self.schema, decode_row(self.partition, kinds))
-            total = self.schema.bucket if self.total_buckets is None else self.total_buckets
             return Place(folder, self.partition, self.lake_bucket, total, self.name)
         values = [value_of(rows.column(field.name)[0], field.kind) for field in fields]
-        total = self.schema.bucket
         bucket = _UNAWARE if total < 0 or self.bucket is None else self.bucket.bucket
         folder = partition_folder(self.schema, values)
         return Place(folder, encode_row(values, kinds), bucket, total, self.name)

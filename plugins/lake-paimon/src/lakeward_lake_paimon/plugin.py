@@ -45,7 +45,9 @@ class PaimonLakePlugin:
         make = KeyWriter if table.has_primary_key else AppendWriter
         known = unpack_task(task)
         before = () if progress is None else progress.files
-        return make(known, table, PlaceFinder.of_split(known.table_schema, split), attempt, before)
+        total = dict(table.bucket_counts).get(split.partition)
+        place = PlaceFinder.of_split(known.table_schema, split, total)
+        return make(known, table, place, attempt, before)
 
     def row_check(self, task: bytes, table: TableSpec, split: Split) -> RowCheck:
         """See `lakeward.hooks.plugins.CheckingLakePlugin`."""

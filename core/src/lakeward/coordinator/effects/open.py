@@ -19,12 +19,7 @@ from lakeward.coordinator.rounds.context import RoundContext, tiered_offsets
 from lakeward.coordinator.rounds.contract import under_contract
 from lakeward.coordinator.rounds.effects import LookForTable, OpenTable
 from lakeward.coordinator.rounds.lake_tables import LakeTables
-from lakeward.coordinator.rounds.layout import (
-    check_bucket_counts,
-    check_late_rows,
-    check_splits,
-    resolve_layout,
-)
+from lakeward.coordinator.rounds.layout import check_late_rows, check_splits, resolve_layout, with_bucket_counts
 from lakeward.coordinator.rounds.mirroring import MIRROR, as_configured
 from lakeward.errors import LakeTableGoneError, LakewardError, OffsetsWentBackError, SourceError, TableGoneError
 from lakeward.machines.splits import enumerate_splits
@@ -197,7 +192,7 @@ def start_round(  # noqa: PLR0917 - the two sides, whose round it is, and its ru
     head = lake.stamp(in_lake, incarnation)
     table = replace(table, lake_columns=lake_columns(table.schema, head.by_id))
     buckets = source.buckets(table)
-    check_bucket_counts(table, buckets)
+    table = with_bucket_counts(table, buckets, lake)
     tiered = tiered_offsets(source, table, head)
     if wrong := went_back(table.path, record, head, tiered, buckets):
         raise OffsetsWentBackError(wrong)

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from lakeward.model.partitioning import ExchangeMode, PartitionField
 from lakeward.model.settings import DYNAMIC_ALLOCATION
 from lakeward.model.splits import SnapshotSplit
 from lakeward.model.tables import RESERVED_COLUMNS
-from lakeward.ports import LateRowsLake
+from lakeward.ports import BucketCountsLake, LateRowsLake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -152,22 +152,24 @@ def check_late_rows(table: TableSpec, lake: Lake) -> None:
     raise SchemaMismatchError(message)
 
 
-def check_bucket_counts(table: TableSpec, buckets: Iterable[BucketState]) -> None:
-    """Check that the table, or each partition, has as many buckets as the lake divides it into.
+def with_bucket_counts(table: TableSpec, buckets: Iterable[BucketState], lake: Lake) -> TableSpec:
+    """Return a table with the counts of buckets that its partitions have; refuse those that the lake cannot have.
 
     The lake's own layout divides a partition by the source's function of the bucket key, with one count for all of
-    them. Rows of a partition that the source divides by another count would lie where the lake's readers, who compute
-    the bucket of a key, do not look. A table without a bucket key, as each mirrored one is, is not divided by such a
-    function. A table without partitions has another count than its description where that was changed between the two
-    answers of the source.
+    them, or, in some lakes, with a count of each one. Rows of a partition that the source divides by another count
+    would lie where the lake's readers, who compute the bucket of a key, do not look. A table without a bucket key, as
+    each mirrored one is, is not divided by such a function. A table without partitions has another count than its
+    description where that was changed between the two answers of the source.
 
     Raises:
         SchemaMismatchError: a partition has another count; says what to do.
     """
     if not table.bucket_key:
-        return
+        return table
     counts = Counter(state.partition for state in buckets)
     other = sorted(partition for partition, count in counts.items() if count != table.buckets)
+    if table.partition_keys and isinstance(lake, BucketCountsLake):
+        return replace(table, bucket_counts=tuple((partition, counts[partition]) for partition in other if partition))
     if other:
         first, more = other[0], f" and {len(other) - 1} more" if len(other) > 1 else ""
         where, back = "", "Set the count back in the source"
@@ -182,6 +184,7 @@ def check_bucket_counts(table: TableSpec, buckets: Iterable[BucketState]) -> Non
             "`lakeward tables resume`"
         )
         raise SchemaMismatchError(message)
+    return table
 
 
 def _route(table: TableSpec, rules: TableSettings, fields: tuple[PartitionField, ...]) -> LakeLayout:

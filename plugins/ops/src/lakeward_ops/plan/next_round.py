@@ -6,12 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeward.coordinator.rounds.context import tiered_offsets
-from lakeward.coordinator.rounds.layout import (
-    check_bucket_counts,
-    check_late_rows,
-    check_splits,
-    resolve_layout,
-)
+from lakeward.coordinator.rounds.layout import check_late_rows, check_splits, resolve_layout, with_bucket_counts
 from lakeward.errors import LakeTableGoneError, LakewardError, OffsetsWentBackError
 from lakeward.machines.splits import enumerate_splits
 from lakeward.model.partitioning import ExchangeMode
@@ -127,7 +122,7 @@ def _next_round(
     if head is not None and head.table_id not in {None, table.table_id}:
         head = None  # of an earlier table of this name: it would be set aside
     buckets = source.buckets(table)
-    check_bucket_counts(table, buckets)
+    table = with_bucket_counts(table, buckets, lake)
     tiered = _tiered(source, table, record, head)
     if head is not None and (wrong := went_back(table.path, record, head, tiered, buckets)):
         raise OffsetsWentBackError(wrong)
