@@ -1,8 +1,9 @@
-"""A whole service tiers late rows of expired partitions to Paimon: into their partitions, each once, over a kill."""
+"""A whole service tiers partitioned tables of Fluss 1.0 to Paimon: late rows of expired ones, and counts of buckets."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,13 +26,15 @@ from lakeward_service_kit.service_world import World
 from lakeward_source_fluss.source.options import FlussOptions
 from lakeward_source_fluss_kit.held import HeldFluss
 from lakeward_source_fluss_kit.late import LATE, MON, LateServer
-from lakeward_source_fluss_kit.rescaled import PATH, TABLE_ID
+from lakeward_source_fluss_kit.rescaled import PATH, TABLE_ID, Part
 from lakeward_testing.clock import FakeClock
 from lakeward_testing.waiting import until
 
 pytest.importorskip("lakeward_lake_paimon", reason="the lake")
+from lakeward_lake_paimon.local_storage import LocalStorage
 from lakeward_lake_paimon.options import PaimonOptions
 from lakeward_lake_paimon.plugin import PaimonLakePlugin
+from lakeward_lake_paimon.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from lakeward.ports import Lake
 
 ROWS = 60
+TUE = 9
 _ENTRIES = """\
 [lakeward.source]
 held-fluss = lakeward_source_fluss_kit.held:HeldFlussPlugin
@@ -214,3 +218,24 @@ def test_rows_that_are_late_once_more_are_read_from_where_the_lake_has_them(late
     assert found is not None
     assert found.commit is not None
     assert (found.commit.offsets or {})[TableBucket(TABLE_ID, LATE, 1)] == 2
+
+
+@pytest.mark.parametrize(("late", "mode"), [("key", "tier")], indirect=True)
+def test_each_partition_keeps_its_count_of_buckets_once_the_tables_was_changed(late: Late) -> None:
+    late.server.add(MON, 1, (Change.INSERT, 1, "mon", "old"))
+    late.tier()
+    late.server.table_buckets, late.server.parts["tue"] = 4, Part(TUE, 4)
+    table = late.world.directory / "warehouse" / f"{PATH.database}.db" / PATH.table
+    schema = json.loads((table / "schema" / "schema-0").read_bytes())  # the coordinator alters the lake's table, too
+    altered = schema | {"id": 1, "options": schema["options"] | {"bucket": "4"}}
+    (table / "schema" / "schema-1").write_text(json.dumps(altered), encoding="utf-8")
+    late.server.add(MON, 1, (Change.UPDATE_AFTER, 1, "mon", "new"))
+    late.server.add(TUE, 3, (Change.INSERT, 2, "tue", "first"))
+
+    late.tier()
+
+    assert late.rows() == [(1, "mon", "new"), (2, "tue", "first")]
+    found = Table.load(LocalStorage(), str(table), PATH)
+    assert found is not None
+    files = found.manifests.live(found.latest).values()
+    assert {(one.bucket, one.total_buckets) for one in files} == {(1, 2), (3, 4)}

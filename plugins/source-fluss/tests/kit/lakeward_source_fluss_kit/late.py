@@ -15,6 +15,7 @@ from lakeward_source_fluss.wire.apis import ApiKey
 from lakeward_source_fluss.wire.codes import ErrorCode
 from lakeward_source_fluss.wire.messages import (
     ErrorResponse,
+    GetLatestKvSnapshotsRequest,
     GetLatestKvSnapshotsResponse,
     ListDatabasesResponse,
     ListTablesResponse,
@@ -116,7 +117,7 @@ class LateServer(RescaledServer):
         answers: dict[int, Callable[[Call], Answer]] = {
             ApiKey.LIST_DATABASES: lambda _: ListDatabasesResponse(database_name=(PATH.database,)),
             ApiKey.LIST_TABLES: lambda _: ListTablesResponse(table_name=(PATH.table,)),
-            ApiKey.GET_LATEST_KV_SNAPSHOTS: lambda _: GetLatestKvSnapshotsResponse(table_id=TABLE_ID, partition_id=MON),
+            ApiKey.GET_LATEST_KV_SNAPSHOTS: self._no_snapshots,
             ApiKey.LAKE_TIERING_HEARTBEAT: self._heartbeat,
             ApiKey.GET_LAKE_SNAPSHOT: lambda _: self.registered or _NO_SNAPSHOT,
             ApiKey.DROP_KV_SNAPSHOT_LEASE: lambda _: DropKvSnapshotLeaseResponse(),
@@ -124,6 +125,10 @@ class LateServer(RescaledServer):
             ApiKey.COMMIT_LAKE_TABLE_SNAPSHOT: self._commit,
         }
         return answers[call.api](call) if call.api in answers else super()._answer(call)
+
+    def _no_snapshots(self, call: Call) -> Answer:
+        name = call.read(GetLatestKvSnapshotsRequest).partition_name or ""
+        return GetLatestKvSnapshotsResponse(table_id=TABLE_ID, partition_id=self.parts[name].partition_id)
 
     def _heartbeat(self, call: Call) -> Answer:
         asked = call.read(LakeTieringHeartbeatRequest)
