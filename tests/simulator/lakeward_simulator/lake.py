@@ -406,7 +406,7 @@ class SimWriter:
         if not self._open:
             return
         path = f"{self._stem}-{len(self._closed)}"
-        while path in self._lake.files:  # real names are random
+        while path in self._lake.known:  # real names are random, so that of a deleted file never comes back
             path += "x"
         self._lake.closing(path)
         self._lake.files[path] = tuple(self._open)
