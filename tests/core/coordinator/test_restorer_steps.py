@@ -122,6 +122,16 @@ def test_files_of_a_checkpoint_that_was_gone_on_from_stay_until_a_commit_lands_t
     assert restorer.named(7) == frozenset()
 
 
+def test_a_table_that_was_forgotten_is_not_known_again_by_a_question(tmp_path: Path) -> None:
+    store, lake = CheckpointFiles(SmallFiles(str(tmp_path / "state")), FakeClock()), FolderLake(tmp_path)
+    restorer = Restorer(store, lake, FIRST, KnownCheckpoints())
+    restorer.known.of(7)
+    restorer.forget(7)
+    restorer.named(7)
+    restorer.known.landed(7)
+    assert restorer.known._tables == {}
+
+
 @pytest.mark.parametrize(
     ("names", "wrong"),
     [

@@ -172,7 +172,14 @@ class KnownCheckpoints:
 
     def landed(self, table_id: int) -> None:
         """Note that a table's newest round has committed: no round before it may commit any more."""
-        self.of(table_id).gone_on_from = frozenset()
+        one = self._tables.get(table_id)
+        if one is not None:
+            one.gone_on_from = frozenset()
+
+    def carried_on(self, table_id: int) -> frozenset[str]:
+        """Return the files that rounds of a table have gone on with, of whom one may still commit them."""
+        one = self._tables.get(table_id)
+        return frozenset() if one is None else one.gone_on_from
 
     def forget(self, table_id: int) -> None:
         """Forget a table that the source has dropped, and whose checkpoints were deleted."""

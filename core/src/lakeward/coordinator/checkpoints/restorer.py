@@ -172,7 +172,7 @@ class Restorer:
         Raises:
             StorageError: the store cannot be read: nothing may be deleted.
         """
-        names = set(self.known.of(table_id).gone_on_from)
+        names = set(self.known.carried_on(table_id))
         for info in self._of(table_id):
             if info.state is CheckpointState.COMPLETE:
                 try:
