@@ -16,7 +16,7 @@ from lakeward.coordinator.commits.letter_rewriter import LetterChange
 from lakeward.errors import SchemaMismatchError, TableGoneError
 from lakeward.model import dead_letters
 from lakeward.model.dead_letters import DIGEST_BYTES
-from lakeward.model.identity import RoundId
+from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.results import CommitIds
 from lakeward.model.tables import TableBucket
 from lakeward.storage.commit_records import stored_offsets
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from lakeward.coordinator.commits.committer import Committer
     from lakeward.coordinator.commits.letter_rewriter import LetterRewriter
     from lakeward.model.dead_letters import Reason
-    from lakeward.model.identity import Incarnation
     from lakeward.model.results import LakeFile, LakeHead
     from lakeward.model.tables import TablePath, TableSpec
     from lakeward.ports import Lake, Source
@@ -39,6 +38,8 @@ REPLAY_STEP = 1
 _RECOVERED = 0
 """The step of a commit that a later start makes; those of rounds begin at 1."""
 _log = structlog.get_logger("lakeward.committer")
+_Commit = tuple[Incarnation, str, int | None]
+"""Whose it is: start, name of the round, step."""
 
 
 def pending(step: int, offsets: Mapping[TableBucket, int], files: Iterable[LakeFile]) -> PendingLetters | None:
@@ -67,8 +68,11 @@ class LetterCommitter:
         self._rewriter = rewriter
         self._expected: set[TablePath] = set()
         """Tables of which this start has sent a commit with letters."""
-        self._settled: dict[TablePath, int] = {}
-        """The newest commit of a table of which no letters wait: one that was sent before may still land above it."""
+        self._settled: dict[TablePath, _Commit] = {}
+        """The newest commit of a table of which no letters wait: one that was sent before may still land above it.
+
+        It is known by who made it: a lake table that was made anew may count its snapshots from the start again.
+        """
 
     def expect(self, path: TablePath) -> None:
         """Note that a commit of a table is about to be sent whose journal names letters."""
@@ -148,12 +152,13 @@ class LetterCommitter:
             return
         if newest.incarnation == us and table.path not in self._expected:
             return
-        if self._settled.get(table.path) == newest.snapshot_id:
+        found: _Commit = (newest.incarnation, newest.round_name, newest.step)
+        if self._settled.get(table.path) == found:
             return
         journal = self._journals.read_named(newest.incarnation, newest.round_name)
         if journal is not None and (journal.in_lake, journal.table_id) == (table.in_lake.path, table.table_id):
             self._finish(table, journal, newest.step)
-        self._settled[table.path] = newest.snapshot_id
+        self._settled[table.path] = found
 
     def _finish(self, table: TableSpec, journal: RoundJournal, step: int | None) -> None:
         if journal.letters is not None and journal.letters.step == step:
