@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -13,7 +12,6 @@ import pytest
 
 from lakeward.coordinator.checkpoints.contents import CheckpointContents
 from lakeward.errors import CorruptFileError
-from lakeward.hooks import discovery
 from lakeward.model.checkpoints import CheckpointState
 from lakeward.model.settings import TableSettings
 from lakeward.model.tables import Change, TableBucket
@@ -24,7 +22,7 @@ from lakeward_service_kit.held_source import Hold
 from lakeward_service_kit.jobs import ThreadJobs
 from lakeward_service_kit.service_world import World
 from lakeward_source_fluss.source.options import FlussOptions
-from lakeward_source_fluss_kit.held import HeldFluss
+from lakeward_source_fluss_kit.held import HeldFluss, published
 from lakeward_source_fluss_kit.late import LATE, MON, LateServer
 from lakeward_source_fluss_kit.rescaled import PATH, TABLE_ID, Part
 from lakeward_testing.clock import FakeClock
@@ -45,10 +43,6 @@ if TYPE_CHECKING:
 
 ROWS = 60
 TUE = 9
-_ENTRIES = """\
-[lakeward.source]
-held-fluss = lakeward_source_fluss_kit.held:HeldFlussPlugin
-"""
 
 
 @dataclass
@@ -141,16 +135,8 @@ class Late:
 @pytest.fixture(scope="module", autouse=True)
 def held_source_is_installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Publish the source that stops under an entry point, as an installed package would."""
-    place = tmp_path_factory.mktemp("site")
-    info = place / "held_fluss-0.1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: held-fluss\nVersion: 0.1\n", encoding="utf-8")
-    (info / "entry_points.txt").write_text(_ENTRIES, encoding="utf-8")
-    sys.path.insert(0, str(place))
-    discovery.forget()
-    yield
-    sys.path.remove(str(place))
-    discovery.forget()
+    with published(tmp_path_factory.mktemp("site")):
+        yield
 
 
 @pytest.fixture(params=["mirror", "tier"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -15,7 +14,6 @@ from lakeward.clock import SystemClock
 from lakeward.coordinator.checkpoints.contents import CheckpointContents
 from lakeward.coordinator.service.service import Service
 from lakeward.errors import CorruptFileError
-from lakeward.hooks import discovery
 from lakeward.model.checkpoints import Checkpoint, CheckpointState
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
@@ -25,19 +23,13 @@ from lakeward_service_kit.jobs import ThreadJobs
 from lakeward_service_kit.service_world import World
 from lakeward_source_fluss.rpc.releases import Release
 from lakeward_source_fluss.source.options import FlussOptions
-from lakeward_source_fluss_kit.held import HeldFluss
+from lakeward_source_fluss_kit.held import HeldFluss, published
 from lakeward_source_fluss_kit.oneserver import PATH
 from lakeward_source_fluss_kit.tieringserver import TIMEOUT_S, TieringServer
 from lakeward_testing.waiting import until
 
 ROWS = 120
 LEASE_S = 600.0
-_ENTRIES = """\
-[lakeward.lake]
-folder = lakeward_testing.folder_lake:FolderLakePlugin
-[lakeward.source]
-held-fluss = lakeward_source_fluss_kit.held:HeldFlussPlugin
-"""
 
 
 class ShiftedClock(SystemClock):
@@ -134,16 +126,8 @@ class Halfway:
 @pytest.fixture(scope="module", autouse=True)
 def plugins_are_installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Publish the lake and the source under their entry points, as installed packages would."""
-    place = tmp_path_factory.mktemp("site")
-    info = place / "held_fluss-0.1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: held-fluss\nVersion: 0.1\n", encoding="utf-8")
-    (info / "entry_points.txt").write_text(_ENTRIES, encoding="utf-8")
-    sys.path.insert(0, str(place))
-    discovery.forget()
-    yield
-    sys.path.remove(str(place))
-    discovery.forget()
+    with published(tmp_path_factory.mktemp("site")):
+        yield
 
 
 @pytest.fixture
