@@ -79,3 +79,15 @@ def test_a_letter_says_where_its_row_was_and_why_it_is_one(letters: DeadLetterFi
     assert (found["cause"], found["code"], found["round"]) == ("no 5", RowError.code, "r/1-1-1")
     assert json.loads(found["json"])["id"] == 5
     assert pa.ipc.open_stream(found["row"]).read_all().column("id").to_pylist() == [5]
+
+
+def test_a_row_that_json_cannot_hold_has_none_and_its_neighbours_have_theirs(letters: DeadLetterFiles) -> None:
+    rows = source_batch(COLUMNS, [{"id": one, "name": "x"} for one in range(3)]).records
+    texts = pa.array([b"a", b"\xff", b"c"]).view(pa.string())
+    rows = rows.set_column(rows.schema.get_field_index("name"), "name", texts)
+    letters.add(rows, [RowError("broken")] * 3)
+    (file,) = letters.close()
+    found = pa.ipc.open_file(file.path).read_all()
+    assert [one and json.loads(one)["name"] for one in found.column("json").to_pylist()] == ["a", None, "c"]
+    names = [pa.ipc.open_stream(row).read_all().column("name") for row in found.column("row").to_pylist()]
+    assert [one.chunk(0).view(pa.binary()).to_pylist() for one in names] == [[b"a"], [b"\xff"], [b"c"]]

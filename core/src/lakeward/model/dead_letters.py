@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -50,6 +51,7 @@ SCHEMA = pa.schema(
 LETTERS = batch_schema(SCHEMA)
 _IDENTITY = ("partition_id", "bucket", "offset", "round", "row")
 DIGEST_BYTES = 16
+_NO_VALUE = object()
 
 
 def path_of(path: TablePath) -> TablePath:
@@ -92,13 +94,10 @@ def letters_of(records: pa.RecordBatch, errors: Collection[RowError], split: Spl
     """Return the dead letters of a split's records, as a source's batch of their own table; an error for each."""
     bucket = split.bucket
     count = records.num_rows
-    single = [records.slice(row, 1) for row in range(count)]
-    # An IPC stream is a schema and then batches; its end needs no mark. A writer for each row takes much longer.
-    schema = records.schema.serialize().to_pybytes()
     times = records.column(TIMESTAMP_COLUMN).cast(pa.int64()).to_pylist()
     columns = [
-        [schema + record.serialize().to_pybytes() for record in single],
-        [_in_json(record) for record in single],
+        _in_streams(records),
+        _in_json(records),
         [str(error) for error in errors],
         [error.code for error in errors],
         [error.column for error in errors],
@@ -191,10 +190,40 @@ def split_files(files: Iterable[LakeFile]) -> tuple[tuple[LakeFile, ...], tuple[
     return tuple(one for one in every if one.kind != KIND), tuple(one for one in every if one.kind == KIND)
 
 
-def _in_json(record: pa.RecordBatch) -> str | None:
-    """Return the user's columns as a JSON object; None where a value is not one of Python's, such as broken text."""
+def _in_streams(records: pa.RecordBatch) -> list[bytes]:
+    """Return an Arrow IPC stream of each row: a schema and then a batch; its end needs no mark."""
+    written, ends = pa.BufferOutputStream(), []
+    # One writer for all of them: one for each row, or a batch that is serialized by itself, takes longer.
+    with pa.ipc.new_stream(written, records.schema) as stream:
+        for row in range(records.num_rows):
+            stream.write_batch(records.slice(row, 1))
+            ends.append(written.tell())
+    together = written.getvalue().to_pybytes()
+    schema = records.schema.serialize().to_pybytes()
+    return [schema + together[begin:end] for begin, end in pairwise([len(schema), *ends])]
+
+
+def _in_json(records: pa.RecordBatch) -> list[str | None]:
+    """Return each row's columns of the user as a JSON object; None where a value is not one of Python's."""
+    names = [name for name in records.schema.names if not name.startswith("__")]
+    rows = zip(*(_values(records.column(name)) for name in names), strict=True)
+    return [
+        None if any(one is _NO_VALUE for one in row) else json.dumps(dict(zip(names, row, strict=True)), default=str)
+        for row in rows
+    ]
+
+
+def _values(column: pa.Array) -> list[object]:
+    """Return the values of a column, `_NO_VALUE` for one that Python does not have, such as broken text."""
     try:
-        row = record.to_pylist()[0]
+        values: list[object] = column.to_pylist()
     except (ValueError, OverflowError):
-        return None
-    return json.dumps({name: value for name, value in row.items() if not name.startswith("__")}, default=str)
+        return [_value(one) for one in column]
+    return values
+
+
+def _value(one: pa.Scalar) -> object:
+    try:
+        return one.as_py()
+    except (ValueError, OverflowError):
+        return _NO_VALUE

@@ -73,7 +73,7 @@ class RowFilter:
         fit = np.ones(batch.records.num_rows, dtype=np.bool_)
         fit[list(misfits)] = False
         if self._letters is not None:
-            self._letters.add(batch.records.filter(pa.array(~fit)), errors)
+            self._letters.add(batch.records.take(pa.array(list(misfits))), errors)
         return self._passed(batch, batch.records.filter(pa.array(fit)))
 
     def mark(self) -> None:
