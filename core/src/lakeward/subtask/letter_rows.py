@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from lakeward.errors import RowError
 from lakeward.model.batches import batch_schema
+from lakeward.model.column_ids import column_id
 from lakeward.model.lake_rows import RowConverter
 from lakeward.model.tables import OFFSET_COLUMN, RESERVED_COLUMNS, TableBucket
 from lakeward.subtask.row_errors import UNFIT
@@ -47,23 +48,24 @@ class LetterRows(NamedTuple):
 
 
 def rows_by_bucket(
-    letters: pa.RecordBatch, names: Sequence[bytes], table_id: int, lake_columns: Mapping[str, str]
+    letters: pa.RecordBatch, names: Sequence[bytes], table: TableSpec
 ) -> Iterator[tuple[TableBucket, Found]]:
     """Yield the rows of letters, whose digests are `names`: those of one bucket and of the same columns together.
 
-    Columns are called as in the lake table: `lake_columns` has its names of those that the source calls otherwise.
+    Columns are called as in the lake table by now, whatever either side called them when the row was read.
     """
+    by_id = {column_id(field): field.name for field in table.as_written.schema}
     groups: dict[TableBucket, dict[bytes, list[tuple[bytes, pa.RecordBatch | None, int | None]]]] = defaultdict(dict)
     columns = [letters.column(name).to_pylist() for name in ("partition_id", "bucket", "row")]
     known = "log_offset" in letters.schema.names
     log_offsets = letters.column("log_offset").to_pylist() if known else [None] * letters.num_rows
     for name, partition, bucket, row, log_offset in zip(names, *columns, log_offsets, strict=True):
         try:
-            record = _called(pa.ipc.open_stream(row).read_next_batch(), lake_columns)
+            record = _called(pa.ipc.open_stream(row).read_next_batch(), by_id, table.lake_columns)
         except _UNREADABLE:
             record = None
         schema = b"" if record is None else record.schema.serialize().to_pybytes()
-        of_bucket = groups[TableBucket(table_id, partition, bucket)]
+        of_bucket = groups[TableBucket(table.table_id, partition, bucket)]
         of_bucket.setdefault(schema, []).append((name, record, log_offset))
     for where, by_schema in groups.items():
         for found in by_schema.values():
@@ -129,10 +131,19 @@ def _unknown_columns(rows: pa.RecordBatch, table: TableSpec, bucket: TableBucket
     return found
 
 
-def _called(row: pa.RecordBatch, names: Mapping[str, str]) -> pa.RecordBatch:
-    """Return a row under the lake's names; one that was read since a column got its name there has it already."""
-    there = row.schema.names
-    return row.rename_columns([name if (one := names.get(name, name)) in there else one for name in there])
+def _called(row: pa.RecordBatch, by_id: Mapping[int | None, str], names: Mapping[str, str]) -> pa.RecordBatch:
+    """Return a row under the lake's names: `by_id` has them by the source's ids, `names` by the source's names.
+
+    A letter of an earlier release has no ids. A column that the source has no more keeps its name, unless another one
+    has that by now; one that was added again has another id, and is the same in the lake.
+    """
+    fields = list(row.schema)
+    known = {field.name: by_id[one] for field in fields if (one := column_id(field)) is not None and one in by_id}
+    others = [field.name for field in fields if field.name not in known]
+    called = {name: name if (one := names.get(name, name)) in row.schema.names else one for name in others}
+    taken = {*known.values()}
+    gone = {name: f"{name} (dropped)" if one in taken else one for name, one in called.items()}
+    return row.rename_columns([(known | gone)[name] for name in row.schema.names])
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:

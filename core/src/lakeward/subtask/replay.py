@@ -103,9 +103,9 @@ class _Replay:
 
     def _judged(self, letters: Iterable[pa.RecordBatch]) -> Iterator[LetterRows]:
         """Yield the rows of letters that fit, those of one bucket together, and why the others do not."""
-        table, deploy, names = self._table, self._work.deploy, self._work.table.lake_columns
+        table, deploy = self._table, self._work.deploy
         for batch in letters:
-            for bucket, found in rows_by_bucket(batch, digests(batch), table.table_id, names):
+            for bucket, found in rows_by_bucket(batch, digests(batch), self._work.table):
                 # The service has checked that the lake has this (`check_bad_rows`).
                 lake = cast("CheckingLakePlugin", self._lake)
                 yield judged(found, table, bucket, lake.row_check(deploy.lake_task, table, self._split(bucket)))
