@@ -193,8 +193,8 @@ def run(place: Path, every_s: float, open_rows: int, write: int) -> dict[str, ob
     (place / "spill").mkdir(exist_ok=True)
     recovery = DeployRecovery(spill_dirs=[str(place / "spill")], spill_quota_bytes=1 << 40, memory_bytes=32 * MIB)
     exchange = DeployExchange(
-        addresses=[], restore=restore, open_files=64, open_rows_bytes=open_rows, aligned_timeout_s=1.0, unaligned=True,
-        recovery=recovery,
+        addresses=[], by_bucket=not TABLE.has_primary_key, restore=restore, open_files=64, open_rows_bytes=open_rows,
+        aligned_timeout_s=1.0, unaligned=True, recovery=recovery,
     )  # fmt: skip
     deploy = Deploy(
         attempt=1, table=pack_table(TABLE), source="", source_task=b"", lake="", lake_task=b"[]", fence_s=1e9,

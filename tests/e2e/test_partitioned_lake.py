@@ -111,6 +111,11 @@ def test_partitioned_tables_hold_what_the_source_holds_and_can_be_partitioned_an
         assert world.same(table)
         assert_same_for_pyiceberg(world, table)
         assert len(world.warehouse.partitions(table.path)) == 2
+    # Both buckets have few rows: each new partition has one file.
+    found = world.warehouse.table(dated.path)
+    assert found is not None
+    files = [one["partition"]["seen_month"] for one in found.inspect.files().to_pylist() if one["spec_id"]]
+    assert len(files) == len(set(files)) > 0
     world.assert_clean(*tables)
 
 

@@ -105,7 +105,23 @@ def test_the_head_counts_the_files_of_the_table(
     tier(3)
     head = lake.head(PATH)
     assert head is not None
-    assert head.files == len(catalog.load_table("shop.orders").inspect.files()) > 0
+    files = catalog.load_table("shop.orders").inspect.files()
+    assert head.files == len(files) > 0
+    assert head.row_bytes == sum(files["file_size_in_bytes"].to_pylist()) / sum(files["record_count"].to_pylist())
+
+
+def test_the_head_has_the_target_size_of_the_table_or_else_that_of_the_configuration(
+    lake: Lake, tier: Callable[..., TieringRound], catalog: SqlCatalog
+) -> None:
+    tier(3)
+    head = lake.head(PATH)
+    assert head is not None
+    assert head.target_file_bytes == 128 << 20
+    with catalog.load_table("shop.orders").transaction() as change:
+        change.set_properties({"write.target-file-size-bytes": "4096"})
+    head = lake.head(PATH)
+    assert head is not None
+    assert head.target_file_bytes == 4096
 
 
 def test_a_commit_of_flusss_own_service_is_the_newest_commit(

@@ -143,6 +143,7 @@ def test_the_same_offsets_have_the_same_bytes_in_whatever_order_they_are(offsets
 REF = reference()
 SMALL_ROUND = structs.replace(round_snapshot(REF), splits=(), finished=(), progress=(), committed=("a",))
 WITH = Metadata(Head(REF, PATH, 5, (PartFile(0, 1, "part-0-1", 9, 7),)), SMALL_ROUND, LEASE)
+GATHERED = replace(WITH, coordinator=structs.replace(WITH.coordinator, gathered=True))
 METADATA = {2: encode_metadata(WITH), 1: encode_metadata(replace(WITH, lease=None))}
 PART_DATA, PART = encode_part(REF, structs.replace(subtask_snapshot(), blocked=()), "part-0-1")
 BESIDE = tuple(Segment(f"svc/{FIRST}/7-3/segments/1-0-1-{n}.arrow", 5, 1352, 3060327600) for n in (0, 1))
@@ -162,8 +163,8 @@ def read(kind: str, data: bytes) -> object:
 
 
 WHOLE = [("metadata", METADATA[1]), ("metadata", METADATA[2]), ("part", PART_DATA), ("exchange", EXCHANGE_DATA)]
-WHOLE.append(("shares", SHARES_DATA))
-BY_KIND = pytest.mark.parametrize(("kind", "whole"), WHOLE, ids=["1", "2", "part", "exchange", "shares"])
+WHOLE += [("shares", SHARES_DATA), ("metadata", encode_metadata(GATHERED))]
+BY_KIND = pytest.mark.parametrize(("kind", "whole"), WHOLE, ids=["1", "2", "part", "exchange", "shares", "3"])
 
 
 @BY_KIND
@@ -205,7 +206,7 @@ def test_a_beginning_is_torn_and_a_whole_or_changed_file_is_not() -> None:
     assert not is_torn(b"PA")
 
 
-@pytest.mark.parametrize("version", [0, 3, 65535])
+@pytest.mark.parametrize("version", [0, 4, 65535])
 def test_a_version_that_is_not_known_is_refused(version: int) -> None:
     _, parts = unpack(METADATA[2], "f", {2: 3})
     with pytest.raises(CorruptFileError, match=rf"^/chk/file: expected a format version among .*, found {version}$"):

@@ -13,7 +13,7 @@ PLACES = ["svc-1-00000000000000aa/service.state", "a/7-1-1/journal", "a/7-1/chk-
 
 
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize(("version", "refused"), [(1, False), (3, True), (65535, True)])
+@pytest.mark.parametrize(("version", "refused"), [(1, False), (4, True), (65535, True)])
 def test_a_later_version_is_refused_wherever_it_is(tmp_path: Path, place: str, version: int, *, refused: bool) -> None:
     files = SmallFiles(str(tmp_path))
     files.write(f"svc/{place}", pack(version, (b"",)))

@@ -66,7 +66,9 @@ def wrong_in_cut(world: World, source: SimTable, state: CheckpointContents) -> s
     if missing:
         return f"it names files that are not there: {missing}"
     fields = fields_of(state.round.layout)
-    found = Counter(row for one in state.exchange for row in _rows(world, source, one, fields))
+    found = Counter(
+        row for one in state.exchange for row in _rows(world, source, one, fields, gathered=state.round.gathered)
+    )
     found.update(row for path in state.letters() for row in world.lake.files[path])
     results = state.results()
     expected: Counter[Row] = Counter()
@@ -83,7 +85,9 @@ def wrong_in_cut(world: World, source: SimTable, state: CheckpointContents) -> s
     return f"it lacks {_shown(expected - found)}, and has besides {_shown(found - expected)}"
 
 
-def _rows(world: World, source: SimTable, state: ExchangeState, fields: tuple[PartitionField, ...]) -> Iterator[Row]:
+def _rows(
+    world: World, source: SimTable, state: ExchangeState, fields: tuple[PartitionField, ...], *, gathered: bool
+) -> Iterator[Row]:
     for file in state.files:
         yield from world.lake.files[file.path]
     for segment in state.segments():
@@ -93,16 +97,21 @@ def _rows(world: World, source: SimTable, state: ExchangeState, fields: tuple[Pa
         with pa.ipc.open_stream(data) as reader:
             stored = reader.read_all().combine_chunks().to_batches()
         for batch in stored:
-            yield from rows_of(_held(source.route, fields, segment, batch), source.spec.table_id)
+            yield from rows_of(_held(source.route, fields, segment, batch, gathered=gathered), source.spec.table_id)
 
 
 def _held(
-    route: Route | None, fields: tuple[PartitionField, ...], segment: Segment, records: pa.RecordBatch
+    route: Route | None,
+    fields: tuple[PartitionField, ...],
+    segment: Segment,
+    records: pa.RecordBatch,
+    *,
+    gathered: bool,
 ) -> pa.RecordBatch:
     """Return the rows of a segment that a checkpoint holds."""
     if segment.kept is None or route is None:
         return records
-    routing = Routing(SimPartitioner(fields), 1, by_bucket=not route.keyed)
+    routing = Routing(SimPartitioner(fields), 1, by_bucket=not (route.keyed or gathered))
     return routing.only(records.slice(segment.kept.first_row), 0, segment.kept)
 
 

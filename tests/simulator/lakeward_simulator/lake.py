@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 READ = ("slow", "fails")
 COMMIT = ("slow", "fails", "unknown", "conflict")
+TARGET = 6144
+"""So small that a round gathers the rows of its buckets or not, as it happens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +247,9 @@ class SimLake:
         last = table.log[-1].number if table.log else None
         newest = table.newest.request if table.newest is not None else None
         commit = _offsets(newest) if newest else None
-        return LakeHead(path, table.table_id, table.location, last, table.stamp, commit, commit)
+        return LakeHead(
+            path, table.table_id, table.location, last, table.stamp, commit, commit, target_file_bytes=TARGET
+        )
 
     def _table(self, request: CommitRequest) -> LakeTable:
         table = self.tables.get(request.path)

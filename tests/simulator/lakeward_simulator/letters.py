@@ -6,7 +6,6 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from msgspec import msgpack
 
 from lakeward.errors import RowError
 from lakeward.model.dead_letters import path_of
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
 _UNFIT = 5
 """One row of so many does not fit."""
-_IPC_MESSAGE = b"\xff\xff\xff\xff"
-_ROW = msgpack.Decoder(Row)
 
 
 def is_unfit(key: int, offset: int) -> bool:
@@ -54,9 +51,6 @@ def rows_in(letters: pa.RecordBatch, table_id: int) -> Iterator[Row]:
     """Yield the rows that dead letters stand for."""
     columns = (letters.column(name).to_pylist() for name in ("row", "partition_id", "bucket"))
     for data, partition_id, number in zip(*columns, strict=True):
-        if data[:4] != _IPC_MESSAGE:  # of `Records`
-            yield _ROW.decode(data)
-            continue
         with pa.ipc.open_stream(data) as stream:
             (row,) = stream.read_all().to_pylist()
         snapshot = None if row["snapshot"] < 0 else row["snapshot"]

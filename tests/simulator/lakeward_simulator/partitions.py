@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from lakeward.model.batches import batch_schema
 from lakeward.model.partitioning import PartitionField
 from lakeward.model.tables import BUCKET_COLUMN, CHANGE_COLUMN, OFFSET_COLUMN, Change, TableBucket
 from lakeward.ports import PartitionedRows
@@ -17,7 +16,7 @@ from lakeward_simulator.lake import SimWriter
 from lakeward_simulator.records import Row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
     from random import Random
 
     from lakeward.model.results import LakeFile
@@ -25,10 +24,6 @@ if TYPE_CHECKING:
     from lakeward.ports import SourceBatch
     from lakeward_simulator.lake import SimLake
 
-SCHEMA = pa.schema([pa.field(name, pa.int64(), nullable=False) for name in ("key", "day", "snapshot")])
-"""Of a table with a lake partitioning. `snapshot` names the KV snapshot that a row is of, -1 for a row of the log."""
-_BATCH = batch_schema(SCHEMA)
-_TIME_US = 1_000_000
 _LEFT_OUT = 7
 """One record of so many becomes no row of a data file: writers leave some out, which have to be counted."""
 
@@ -119,19 +114,6 @@ def fields_of(layout: tuple[str, ...]) -> tuple[PartitionField, ...]:
 def partition_of(fields: Iterable[PartitionField], row: Row) -> bytes:
     """Return the lake partition that a row belongs to: what the records below have to come to."""
     return b"/".join(b"%d" % _transformed(one, getattr(row, one.column)) for one in fields)
-
-
-def arrow_records(rows: Sequence[Row]) -> pa.RecordBatch:
-    """Return rows as a source hands them out."""
-    columns = (
-        pa.array([row.key for row in rows], pa.int64()),
-        pa.array([row.day for row in rows], pa.int64()),
-        pa.array([-1 if row.snapshot is None else row.snapshot for row in rows], pa.int64()),
-        pa.array([row.change for row in rows], pa.uint8()),
-        pa.array([row.offset for row in rows], pa.int64()),
-        pa.array([_TIME_US] * len(rows), _BATCH.field(5).type),
-    )
-    return pa.RecordBatch.from_arrays(list(columns), schema=_BATCH)
 
 
 def rows_of(records: pa.RecordBatch, table_id: int) -> list[Row]:

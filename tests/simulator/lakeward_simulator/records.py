@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pyarrow as pa
-from msgspec import Struct, msgpack
+from msgspec import Struct
 
+from lakeward.model.batches import batch_schema
 from lakeward.model.tables import OFFSET_COLUMN, TIMESTAMP_COLUMN, TableBucket
 from lakeward.ports import SourceBatch
 
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 
+ROUTED = pa.schema([pa.field(name, pa.int64(), nullable=False) for name in ("key", "day", "snapshot")])
+"""Of a table with a lake partitioning. `snapshot` names the KV snapshot that a row is of, -1 for a row of the log."""
+_BATCH = batch_schema(ROUTED)
+_TIME_US = 1_000_000
 BATCH = 3
 """Rows of a batch."""
 ROW_BYTES = 100
@@ -57,26 +62,13 @@ class Records(Struct, frozen=True):
             raise KeyError(name)
         return Offsets([row.offset for row in self.rows])
 
-    @property
-    def schema(self) -> Records:
-        """As pyarrow: what can be serialized; there is nothing to say of columns."""
-        return Records(())
-
-    def serialize(self) -> pa.Buffer:
-        """As pyarrow, of at most one row."""
-        return pa.py_buffer(b"".join(map(msgpack.encode, self.rows)))
-
-    def slice(self, first: int, count: int) -> Records:
-        """As pyarrow."""
-        return Records(self.rows[first : first + count])
-
     def filter(self, chosen: pa.Array) -> Records:
         """As pyarrow."""
         return Records(tuple(row for row, one in zip(self.rows, chosen.to_pylist(), strict=True) if one))
 
-    def to_pylist(self) -> list[dict[str, int]]:
-        """As pyarrow."""
-        return [{"key": row.key} for row in self.rows]
+    def take(self, chosen: pa.Array) -> pa.RecordBatch:
+        """As pyarrow, and a real one: dead letters are made of it."""
+        return arrow_records([self.rows[one] for one in chosen.to_pylist()])
 
 
 class Offsets(Struct, frozen=True):
@@ -94,6 +86,19 @@ class Offsets(Struct, frozen=True):
 
 
 _TIME = pa.timestamp("us")
+
+
+def arrow_records(rows: Sequence[Row]) -> pa.RecordBatch:
+    """Return rows as a source hands them out."""
+    columns = (
+        pa.array([row.key for row in rows], pa.int64()),
+        pa.array([row.day for row in rows], pa.int64()),
+        pa.array([-1 if row.snapshot is None else row.snapshot for row in rows], pa.int64()),
+        pa.array([row.change for row in rows], pa.uint8()),
+        pa.array([row.offset for row in rows], pa.int64()),
+        pa.array([_TIME_US] * len(rows), _BATCH.field(5).type),
+    )
+    return pa.RecordBatch.from_arrays(list(columns), schema=_BATCH)
 
 
 def records(rows: Sequence[Row]) -> pa.RecordBatch:

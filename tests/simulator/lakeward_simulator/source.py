@@ -11,9 +11,8 @@ from lakeward.errors import OutcomeUnknownError, SnapshotGoneError, SourceError,
 from lakeward.model.leases import Protection
 from lakeward.model.tables import BucketState, Change, KvSnapshot, TableBucket, TablePath, TableSpec
 from lakeward.model.tiering import HeartbeatResponse, LakeRecord, Refusal, TableAssignment
-from lakeward_simulator import partitions, rescaling
-from lakeward_simulator.partitions import arrow_records
-from lakeward_simulator.records import Row, batches, records
+from lakeward_simulator import rescaling
+from lakeward_simulator.records import ROUTED, Row, arrow_records, batches, records
 from lakeward_simulator.rescaling import Division
 
 if TYPE_CHECKING:
@@ -132,7 +131,7 @@ class SimSource:
         """Create a table, or create it anew; one with a route (`Partitioned`) has a key if its route says so."""
         route = self._world.partitioned.route(path)
         keyed = keyed if route is None else route.keyed
-        schema = SCHEMA if route is None else partitions.SCHEMA
+        schema = SCHEMA if route is None else ROUTED
         table_id = self._next_id
         self._next_id += 1
         division = self._world.rescaling.divisions.get(path, _UNDIVIDED)

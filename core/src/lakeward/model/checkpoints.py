@@ -110,7 +110,8 @@ class RoundSnapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     splits in progress that no subtask of this checkpoint has. `layout` is the table's `lake_partition` in its text
     form. `before` and `committed` are sorted, so that the same round has the same bytes. `lake_path` is the name of the
     lake table, None where it is `path`, that of the source's table. `columns` are those of rows under way in an
-    exchange: the lake's names, each after the source's id where there is one (`7:name`).
+    exchange: the lake's names, each after the source's id where there is one (`7:name`). `gathered` says that the
+    exchange divides rows by their partition alone, where it would else by their bucket as well.
     """
 
     incarnation: str
@@ -131,6 +132,7 @@ class RoundSnapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     layout: tuple[str, ...] = ()
     lake_path: TablePath | None = None
     columns: tuple[str, ...] = ()
+    gathered: bool = False
 
     @property
     def in_lake(self) -> TablePath:

@@ -103,6 +103,8 @@ class DeployExchange(msgspec.Struct, frozen=True, kw_only=True):
 
     addresses: list[str]
     """Of all subtasks, by number."""
+    by_bucket: bool
+    """Whether rows are divided by partition and bucket, not by partition alone."""
     restore: list[ExchangeState] = msgspec.field(default_factory=list)
     """States of all subtasks of the restored checkpoint, which may have had more or fewer; empty: a fresh round."""
     open_files: int

@@ -97,7 +97,8 @@ class LakeHead:
     `commit` is the newest commit that carries offsets, None if nothing was ever tiered. `own` is the newest of those
     that a service of ours made: `commit` itself, or one below a commit of another tiering service. `files` counts the
     table's data and delete files, `columns` are the names of its columns; None where the lake does not say. `by_id` has
-    the columns that the lake follows by the source's ids (`lakeward.model.column_ids`).
+    the columns that the lake follows by the source's ids (`lakeward.model.column_ids`). `target_file_bytes` is how
+    large a data file should be, `row_bytes` what a row of the files has on average; None where the lake does not say.
     """
 
     path: TablePath
@@ -110,6 +111,8 @@ class LakeHead:
     files: int | None = None
     columns: tuple[str, ...] | None = None
     by_id: Mapping[int, LakeColumn] = field(default_factory=dict)
+    target_file_bytes: int | None = None
+    row_bytes: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

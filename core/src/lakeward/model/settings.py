@@ -479,7 +479,8 @@ class TableSettings(Options, frozen=True, kw_only=True):
         ExchangeChoice,
         Meta(
             description="With `lake_partition`, how rows get from readers to writers. `none`: the subtask that reads "
-            "a row writes it. `hash`: one subtask writes a partition (and bucket). `auto`: what fits the table."
+            "a row writes it. `hash`: one subtask writes a partition (and bucket). `auto`: what fits "
+            "the table, and the round: small buckets are gathered in one file of their partition."
         ),
     ] = "auto"
     freshness_s: (

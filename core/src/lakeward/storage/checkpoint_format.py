@@ -1,6 +1,7 @@
 """The bytes of a checkpoint's files: `_metadata` and the subtasks' parts, each a record (see `records`).
 
 `_metadata` version 1 has two parts: the list of its files, and the coordinator's snapshot. Version 2 adds the lease.
+Version 3, of a round that gathers buckets, has the lease too, or nil: an earlier release would divide rows otherwise.
 A subtask's file has two parts: the checkpoint that it belongs to, and its snapshot. Version 2 names segments of which
 the checkpoint holds a share; one that does not is written as version 1, which has the same form.
 """
@@ -22,11 +23,13 @@ from lakeward.storage.records import pack, unpack
 
 WITHOUT_LEASE = 1
 WITH_LEASE = 2
+GATHERED = 3
 PART = 1
 PART_WITH_SHARES = 2
 PART_VERSIONS = {PART: 2, PART_WITH_SHARES: 2}
-METADATA_VERSIONS = {WITHOUT_LEASE: 2, WITH_LEASE: 3}
+METADATA_VERSIONS = {WITHOUT_LEASE: 2, WITH_LEASE: 3, GATHERED: 3}
 """The number of parts of each version that this release reads, both."""
+_NIL = msgspec.msgpack.encode(None)
 T = TypeVar("T")
 
 
@@ -52,9 +55,10 @@ def encode_metadata(metadata: Metadata) -> bytes:
     """Encode `_metadata`, in the oldest version that can hold it."""
     head = msgspec.msgpack.encode(metadata.head)
     coordinator = msgspec.msgpack.encode(metadata.coordinator)
-    if metadata.lease is None:
+    if metadata.lease is None and not metadata.coordinator.gathered:
         return pack(WITHOUT_LEASE, (head, coordinator))
-    return pack(WITH_LEASE, (head, coordinator, msgspec.msgpack.encode(metadata.lease)))
+    version = GATHERED if metadata.coordinator.gathered else WITH_LEASE
+    return pack(version, (head, coordinator, msgspec.msgpack.encode(metadata.lease)))
 
 
 def decode_metadata(data: bytes, file: str, ref: CheckpointRef) -> Metadata:
@@ -72,7 +76,9 @@ def decode_metadata(data: bytes, file: str, ref: CheckpointRef) -> Metadata:
         raise CorruptFileError(file, "a round's snapshot", str(error)) from error
     if (coordinator.incarnation, coordinator.table_id, coordinator.epoch) != (ref.incarnation, ref.table_id, ref.epoch):
         raise CorruptFileError(file, f"a snapshot of a round of {ref}", str(round_id))
-    lease = _decode(parts[2], LeaseCopy, file) if version == WITH_LEASE else None
+    if coordinator.gathered is not (version == GATHERED):
+        raise CorruptFileError(file, f"version {GATHERED} of a round that gathers buckets alone", str(version))
+    lease = None if version == WITHOUT_LEASE or parts[2] == _NIL else _decode(parts[2], LeaseCopy, file)
     return Metadata(head, coordinator, lease)
 
 

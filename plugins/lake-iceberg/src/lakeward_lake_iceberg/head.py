@@ -63,8 +63,8 @@ def summary_of(snapshot: Snapshot) -> Mapping[str, str]:
     return {} if snapshot.summary is None else snapshot.summary.additional_properties
 
 
-def read_head(path: TablePath, table: Table) -> LakeHead:
-    """Return the state of a loaded table's main branch.
+def read_head(path: TablePath, table: Table, target_file_bytes: int | None = None) -> LakeHead:
+    """Return the state of a loaded table's main branch. `target_file_bytes` as in `LakeHead`.
 
     Raises:
         RolledBackError: the copied offsets are of a snapshot that main no longer descends from.
@@ -88,6 +88,8 @@ def read_head(path: TablePath, table: Table) -> LakeHead:
         files=_count_files(ancestry),
         columns=tuple(field.name for field in table.schema().fields),
         by_id=columns_by_id(known_columns(table), field_names(table)),
+        target_file_bytes=target_file_bytes,
+        row_bytes=_row_bytes(ancestry),
     )
 
 
@@ -98,6 +100,13 @@ def _count_files(ancestry: Ancestry) -> int | None:
     summary = summary_of(ancestry.snapshots[0])
     data, deletes = summary.get("total-data-files"), summary.get("total-delete-files", "0")
     return int(data) + int(deletes) if data is not None else None
+
+
+def _row_bytes(ancestry: Ancestry) -> float | None:
+    """Return the bytes of all files for each row; None where there is none, or the summary does not say."""
+    summary = summary_of(ancestry.snapshots[0]) if ancestry.snapshots else {}
+    rows, size = (int(summary.get(name, 0)) for name in ("total-records", "total-files-size"))
+    return size / rows if rows and size else None
 
 
 def newest_stamp(ancestry: Ancestry) -> Incarnation | None:

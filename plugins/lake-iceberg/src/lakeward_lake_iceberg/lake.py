@@ -41,6 +41,7 @@ from lakeward_lake_iceberg.offsets import (
     TABLE_ID,
     UPKEEP,
 )
+from lakeward_lake_iceberg.pins import target_size
 from lakeward_lake_iceberg.read_rows import snapshot_rows
 from lakeward_lake_iceberg.reading_lines import reading_lines
 from lakeward_lake_iceberg.schema import has_system_columns, lake_schema
@@ -88,12 +89,12 @@ class IcebergLake:
 
     def open_table(self, table: TableSpec, incarnation: Incarnation) -> LakeHead:
         """See `lakeward.ports.Lake.open_table`."""
-        return read_head(table.path, tables.open_table(self._client, table, incarnation))
+        return self._head_of(table.path, tables.open_table(self._client, table, incarnation))
 
     def head(self, path: TablePath) -> LakeHead | None:
         """See `lakeward.ports.Lake.head`."""
         table = self._client.load(path)
-        return None if table is None else read_head(path, table)
+        return None if table is None else self._head_of(path, table)
 
     def check(self, *, write: bool) -> Sequence[CheckResult]:
         """See `lakeward.ports.CheckedLake.check`."""
@@ -127,7 +128,7 @@ class IcebergLake:
             if found == incarnation:
                 if tried:
                     self._clean_up_start(table, incarnation)
-                return read_head(path, table)
+                return self._head_of(path, table)
             if found is not None and found.succeeds(incarnation):
                 message = f"{path}: a later start of this service, {found}, has taken the table over"
                 raise FencedError(message, by=str(found))
@@ -356,6 +357,9 @@ class IcebergLake:
         if metadata is not None:
             with suppress(StorageError):  # as after a commit
                 files.trim_metadata(table.metadata, metadata, self._storage(table))
+
+    def _head_of(self, path: TablePath, table: Table) -> LakeHead:
+        return read_head(path, table, target_size(table, self._options))
 
     def _load(self, path: TablePath) -> Table:
         table = self._client.load(path)

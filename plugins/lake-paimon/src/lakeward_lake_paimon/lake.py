@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeVar
 
@@ -87,11 +88,11 @@ class PaimonLake:
     def open_table(self, table: TableSpec, incarnation: Incarnation) -> LakeHead:
         """See `lakeward.ports.Lake.open_table`."""
         opened = self._warehouse.open(table, incarnation)
-        return self._read(table.path, Table.head, opened) or _gone(table.path)
+        return self._read(table.path, self._head_of, opened) or _gone(table.path)
 
     def head(self, path: TablePath) -> LakeHead | None:
         """See `lakeward.ports.Lake.head`."""
-        return self._read(path, Table.head)
+        return self._read(path, self._head_of)
 
     def check_schema(self, table: TableSpec) -> None:
         """See `lakeward.ports.SchemaCheckedLake.check_schema`."""
@@ -128,7 +129,7 @@ class PaimonLake:
                 if found == incarnation:
                     keep_stamp(held, incarnation)
                     keep_newest(held)
-                    head = self._read(path, Table.head, table)
+                    head = self._read(path, self._head_of, table)
                     if head is not None and head.stamp == incarnation:
                         return head
                     continue
@@ -283,6 +284,9 @@ class PaimonLake:
 
     def _snapshots(self, path: TablePath) -> Snapshots:
         return Snapshots(self._storage, self._warehouse.location(path))
+
+    def _head_of(self, table: Table) -> LakeHead:
+        return replace(table.head(), target_file_bytes=self._options.target_file_size_bytes)
 
     def _read(self, path: TablePath, read: Callable[[Table], T], first: Table | None = None) -> T | None:
         """Read something of a table, of what was loaded `first` or is there now; None if there is no table.

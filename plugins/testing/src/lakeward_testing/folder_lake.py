@@ -13,7 +13,7 @@ import threading
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -389,7 +389,8 @@ class FolderLake:
             last = log[-1]["id"] if log else None
             files = len(_live(state))
             columns = tuple(state.get("columns", ()))
-            return LakeHead(path, state["table_id"], str(self.root), last, _stamp(state), commit, own, files, columns)
+            head = LakeHead(path, state["table_id"], str(self.root), last, _stamp(state), commit, own, files, columns)
+            return replace(head, target_file_bytes=self.target_bytes or None)
 
     def _file(self, path: TablePath) -> Path:
         return self.root / f"{path}.json"

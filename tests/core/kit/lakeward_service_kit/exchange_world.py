@@ -258,7 +258,8 @@ class ExchangeWorld:
         self.members = [Member(self, number) for number in range(count)]
         addresses = [member.told(Register)[0].data_address for member in self.members]
         exchange = DeployExchange(
-            addresses=addresses, restore=restore or [], open_files=64, open_rows_bytes=1 << 30,
+            addresses=addresses, by_bucket=not table.has_primary_key, restore=restore or [], open_files=64,
+            open_rows_bytes=1 << 30,
             aligned_timeout_s=aligned_timeout_s, unaligned=True, recovery=recovery,
         )  # fmt: skip
         for member in self.members:

@@ -213,7 +213,7 @@ def gang_world(
         reconnect_within_s=5.0,
         checkpoints=CheckpointPlan(settings, reference(), 0, exchange=True),
         restored=restored,
-        exchange=ExchangePlan(LakeSettings(open_files=8), settings),
+        exchange=ExchangePlan(LakeSettings(open_files=8), settings, by_bucket=True),
         commit_every_s=commit_every_s,
     )
     one = SpokenRound(plan, jobs, clock, store)

@@ -126,6 +126,7 @@ WITH_LEASE = replace(
     lease=LeaseCopy("fluss", f"{START}-1", b"\x00lease\xff"),
 )
 NAMED = replace(METADATA, coordinator=structs.replace(ROUND, lake_path=TablePath("lake", "sales"), columns=("0:id",)))
+GATHERED = replace(WITH_LEASE, coordinator=structs.replace(WITH_LEASE.coordinator, gathered=True), lease=None)
 STATE = ServiceState(
     START,
     tables=(StoredTable(PATH, 7, 3, 1, 60.0, MS),),
@@ -347,6 +348,7 @@ STORED = {
     "_metadata-1": _metadata(METADATA),
     "_metadata-2": _metadata(WITH_LEASE),
     "_metadata-named": _metadata(NAMED),
+    "_metadata-3": _metadata(GATHERED),
     "part-1": _part(WITHOUT_EXCHANGE),
     "part-bad-rows": _part(WITH_BAD_ROWS),
     "part-1-exchange": _part(WITH_EXCHANGE),

@@ -18,6 +18,7 @@ from lakeward.coordinator.rounds.alike_columns import AlikeColumns
 from lakeward.coordinator.rounds.context import RoundContext, tiered_offsets
 from lakeward.coordinator.rounds.contract import under_contract
 from lakeward.coordinator.rounds.effects import LookForTable, OpenTable
+from lakeward.coordinator.rounds.gathering import layout_of
 from lakeward.coordinator.rounds.lake_tables import LakeTables
 from lakeward.coordinator.rounds.layout import check_late_rows, check_splits, resolve_layout, with_bucket_counts
 from lakeward.coordinator.rounds.mirroring import MIRROR, as_configured
@@ -124,11 +125,12 @@ class TableOpener:
         self._cleaner.before_round(path, newest_id, context.table.lake_path)
         if restored is None and (wanted := self._replayer.take(path)) is not None:
             replay = self._replay(round_id, context, wanted)
-            return replace(start(), replay=replay), None
+            context = replace(start(), replay=replay)
         if restored is not None:
             # The round reads the checkpoint's splits, not what the buckets contain now.
             context = replace(context, enumeration=restored.state.enumeration())
-        return context, restored
+        layout = layout_of(context, None if restored is None else restored.state.round)
+        return replace(context, layout=layout), restored
 
     def _replay(self, round_id: RoundId, context: RoundContext, wanted: LetterFilter) -> ReplayReport:
         """Replay dead letters; what goes wrong before a commit is for whoever asked, and the round goes on.

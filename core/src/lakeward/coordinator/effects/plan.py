@@ -113,7 +113,7 @@ class Planning:
         lake_task = self._lake.writer_task(context.table.in_lake, context.head, effect.round_id)
         if restored is not None and restored.ref.incarnation == str(us):
             latest_checkpoint = max(latest_checkpoint, restored.ref.number)
-        exchange = context.layout.exchange is ExchangeMode.HASH
+        exchange, by_bucket = context.layout.exchange is ExchangeMode.HASH, context.layout.route_by_bucket
         bad_rows = None if rules.on_bad_row == "suspend" else self._bad_rows(effect, rules.bad_rows_most, letters)
 
         def deploy(attempt: int) -> Deploy:
@@ -153,7 +153,7 @@ class Planning:
                 log_fields=fields_of_round(effect.round_id, assignment.path),
             ),
             restored=None if restored is None else restored.state,
-            exchange=ExchangePlan(settings.lake, settings.checkpoint) if exchange else None,
+            exchange=ExchangePlan(settings.lake, settings.checkpoint, by_bucket) if exchange else None,
             commit_every_s=rules.commit_every,
         )
 

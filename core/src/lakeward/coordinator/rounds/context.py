@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.coordinator.rounds.layout import SOURCE_LAYOUT, LakeLayout
 from lakeward.machines.splits import Enumeration
+from lakeward.model.partitioning import ExchangeMode
 from lakeward.model.results import LakeHead
 from lakeward.model.tables import BucketState, TableBucket, TableSpec
 
@@ -39,6 +40,13 @@ class RoundContext:
     def base_commit(self) -> int | None:
         """Snapshot id of the commit whose offsets the round starts from."""
         return self.head.commit.snapshot_id if self.head.commit else None
+
+    @property
+    def gathered(self) -> bool:
+        """Whether the rows of all buckets go to the one writer of their partition, which is not so by itself."""
+        layout = self.layout
+        by_partition = layout.exchange is ExchangeMode.HASH and not layout.route_by_bucket
+        return by_partition and not self.table.has_primary_key
 
     def waiting_rows(self, offsets: Mapping[TableBucket, int]) -> int:
         """Return how many records of the buckets' known ends are not contained in `offsets`."""

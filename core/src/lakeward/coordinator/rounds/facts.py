@@ -224,6 +224,7 @@ class RoundFacts:
             layout=context.layout.names,
             lake_path=context.table.lake_path,
             columns=written_columns(context.table) if context.layout.exchange is ExchangeMode.HASH else (),
+            gathered=context.gathered,
         )
 
     def started(self, what: str) -> RoundContext:

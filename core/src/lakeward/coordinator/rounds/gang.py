@@ -107,6 +107,7 @@ class Gang(Subtasks):
         settings, writers = self._exchange, self._progress.writers
         exchange = DeployExchange(
             addresses=self._addresses,
+            by_bucket=settings.by_bucket,
             restore=list(writers.restored) if writers is not None else [],
             open_files=settings.lake.open_files,
             open_rows_bytes=settings.checkpoint.open_rows,

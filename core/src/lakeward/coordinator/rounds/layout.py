@@ -2,7 +2,7 @@
 
 | table | route | why |
 |---|---|---|
-| append-only | `hash` of partition and bucket | one writer for all rows of a partition, spread by bucket |
+| append-only | `hash` of partition and bucket | rows of a partition are spread by bucket (but see `gathering`) |
 | primary key, each partition column in the key | `hash` of the partition | a key never changes its partition |
 | primary key, a partition column outside the key | `none` | all changes of a key stay in order, in one writer |
 | without a `lake_partition` | `none` | the reader is the writer |
@@ -46,6 +46,8 @@ class LakeLayout:
     exchange: ExchangeMode = ExchangeMode.NONE
     route_by_bucket: bool = False
     """With `hash`: rows are divided by partition and bucket, not by partition alone."""
+    may_gather: bool = False
+    """Whether a round with little in each bucket may divide them by partition alone."""
     reason: str = "the layout of the source"
     """Why it is this route, in words."""
 
@@ -62,6 +64,10 @@ class LakeLayout:
         by = " and bucket" if self.route_by_bucket else ""
         route = f"hash by partition{by}" if self.exchange is ExchangeMode.HASH else "none"
         return f"{', '.join(self.names)}; exchange {route}: {self.reason}"
+
+    def gathered(self) -> LakeLayout:
+        """Return the layout of a round in which the rows of all buckets go to the one writer of their partition."""
+        return replace(self, route_by_bucket=False, reason=f"{self.reason}, and each bucket has few rows")
 
 
 SOURCE_LAYOUT = LakeLayout()
@@ -203,7 +209,8 @@ def _route(table: TableSpec, rules: TableSettings, fields: tuple[PartitionField,
     if table.has_primary_key:
         reason = "the partition columns are in the primary key, so a key never changes its partition"
         return LakeLayout(fields, ExchangeMode.HASH, reason=reason)
-    return LakeLayout(fields, ExchangeMode.HASH, route_by_bucket=True, reason="the table is append-only")
+    gathers, reason = rules.exchange == "auto", "the table is append-only"
+    return LakeLayout(fields, ExchangeMode.HASH, route_by_bucket=True, may_gather=gathers, reason=reason)
 
 
 def _check_fields(table: TableSpec, fields: tuple[PartitionField, ...]) -> None:

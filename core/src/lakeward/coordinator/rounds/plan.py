@@ -24,6 +24,8 @@ class ExchangePlan:
 
     lake: LakeSettings
     checkpoint: CheckpointSettings
+    by_bucket: bool
+    """See `LakeLayout.route_by_bucket`."""
 
 
 @dataclass(frozen=True, slots=True)

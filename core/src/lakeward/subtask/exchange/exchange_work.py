@@ -409,7 +409,7 @@ class _Deployed:
         self._open_rows_bytes = exchange.open_rows_bytes
         self._make_partitioner = partial(lake.partitioner, deploy.lake_task, table)
         partitioner = self._make_partitioner()
-        self.routing = Routing(partitioner, self.subtasks, by_bucket=not table.has_primary_key)
+        self.routing = Routing(partitioner, self.subtasks, by_bucket=exchange.by_bucket)
         self._share: Share = share_of(exchange.restore, subtask, self.subtasks, self.routing, partitioner)
         self._rows = self._share.rows
         self.max_timestamp_ms = -1

@@ -123,6 +123,9 @@ KILLERS: Mapping[Callable[[pytest.MonkeyPatch], None], str] = {
     seams.counts_no_result_that_nobody_sends_again: (
         f"{_BOOKS}a_word_to_be_sent_again_counts_with_its_files_once_the_attempt_that_had_it_is_gone"
     ),
+    seams.forgets_that_buckets_are_gathered: (
+        "tests/core/coordinator/test_gathering.py::test_a_checkpoint_says_whether_its_round_gathers[1]"
+    ),
     seams.protects_what_the_store_lists_alone: (
         "tests/core/coordinator/test_restorer_steps.py"
         "::test_files_of_a_checkpoint_that_was_gone_on_from_stay_until_a_commit_lands_though_it_is_deleted_late"

@@ -20,6 +20,7 @@ from lakeward.coordinator.commits.round_committer import RoundCommitter
 from lakeward.coordinator.effects import open as opening
 from lakeward.coordinator.effects.launch import Launching
 from lakeward.coordinator.effects.plan import Planning
+from lakeward.coordinator.rounds.context import RoundContext
 from lakeward.coordinator.rounds.effects import CompleteCheckpoint, EffectDone
 from lakeward.coordinator.rounds.facts import RoundFacts
 from lakeward.coordinator.rounds.job import Job
@@ -469,7 +470,13 @@ def believes_the_journal_of_letters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LetterCommitter, "_found", found)
 
 
+def forgets_that_buckets_are_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checkpoint of a round does not say so: it goes on with another division of its rows."""
+    monkeypatch.setattr(RoundContext, "gathered", False)
+
+
 SEAMS = (
+    forgets_that_buckets_are_gathered,
     counts_no_result_that_nobody_sends_again,
     protects_what_the_store_lists_alone,
     believes_the_journal_of_letters,
