@@ -12,6 +12,7 @@ import pytest
 from lakeward.errors import CorruptFileError, FencedError, OutcomeUnknownError
 from lakeward.model.results import CommitOutcome
 from lakeward_lake_paimon.local_storage import LocalStorage, PinnedFolder
+from lakeward_lake_paimon.plugin import PaimonLakePlugin
 from lakeward_paimon_kit.others import Other
 from lakeward_testing.clock import FakeClock
 from lakeward_testing.lake_tables import (
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lakeward_lake_paimon.options import PaimonOptions
-    from lakeward_lake_paimon.plugin import PaimonLakePlugin
 
 
 class World:
@@ -119,6 +119,7 @@ def test_a_stamp_that_is_written_down_late_does_not_outlive_that_of_a_later_star
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pause(monkeypatch, PinnedFolder, "replace", lambda name: name.startswith("stamp-"), world.go_on)
+    world.lake.stamp(PATH, incarnation(1500))
     with pytest.raises(FencedError):
         world.lake.stamp(PATH, incarnation(1500))
     Other(world.folder).commit("COMPACT")
@@ -183,11 +184,12 @@ def test_of_many_snapshots_a_look_at_the_table_reads_the_head(world: World, monk
     assert [path for path in read if "/snapshot/" in path] == [f"{head.location}/snapshot/snapshot-{head.snapshot_id}"]
 
 
-def test_a_damaged_head_is_said_and_not_read_for_ever(world: World) -> None:
+def test_a_damaged_head_is_said_and_not_read_for_ever(world: World, options: PaimonOptions) -> None:
     said = json.loads((world.folder / "snapshot" / "snapshot-3").read_bytes())
     (world.folder / "manifest" / said["baseManifestList"]).unlink()
+    lake = PaimonLakePlugin().open(options, FakeClock())
     with pytest.raises(CorruptFileError, match="expected a manifest of Paimon, found 'nothing'"):
-        world.lake.referenced(PATH, [f"{world.folder}/bucket-0/none.parquet"])
+        lake.referenced(PATH, [f"{world.folder}/bucket-0/none.parquet"])
 
 
 def test_a_snapshot_that_came_late_with_an_expired_number_goes_with_the_next_expiry(world: World) -> None:

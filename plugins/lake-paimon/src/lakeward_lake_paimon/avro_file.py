@@ -30,12 +30,23 @@ class AvroError(ValueError):
     """Bytes that are no Avro file, or one of a codec that is not known here; the message says which."""
 
 
-def write_avro(schema: Any, records: Sequence[Mapping[str, Any]]) -> bytes:  # noqa: ANN401 - a parsed schema
+class Schema:
+    """A schema of files that are written."""
+
+    def __init__(self, said: Any) -> None:  # noqa: ANN401 - a schema as JSON
+        """Parse it, and encode it once for the headers of all files."""
+        self.parsed: Any = fastavro.parse_schema(said)
+        header: Any = {"avro.schema": msgspec.json.encode(_plain(self.parsed)), "avro.codec": _ZSTD.encode()}
+        out = io.BytesIO(_MAGIC)
+        out.seek(0, io.SEEK_END)
+        fastavro.schemaless_writer(out, _HEADER, header)
+        self.header = out.getvalue()
+
+
+def write_avro(schema: Schema, records: Sequence[Mapping[str, Any]]) -> bytes:
     """Return records as an Avro file."""
     out = io.BytesIO()
-    out.write(_MAGIC)
-    header: Any = {"avro.schema": msgspec.json.encode(_plain(schema)), "avro.codec": _ZSTD.encode()}
-    fastavro.schemaless_writer(out, _HEADER, header)
+    out.write(schema.header)
     sync = secrets.token_bytes(_SYNC_BYTES)
     out.write(sync)
     codec = pa.Codec("zstd")
@@ -43,7 +54,7 @@ def write_avro(schema: Any, records: Sequence[Mapping[str, Any]]) -> bytes:  # n
         block = io.BytesIO()
         part = records[start : start + _BLOCK_RECORDS]
         for record in part:
-            fastavro.schemaless_writer(block, schema, dict(record))
+            fastavro.schemaless_writer(block, schema.parsed, record)
         packed = codec.compress(block.getvalue(), asbytes=True)
         out.write(_long(len(part)) + _long(len(packed)) + packed + sync)
     return out.getvalue()

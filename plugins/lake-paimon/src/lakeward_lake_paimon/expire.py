@@ -97,7 +97,8 @@ def _dead_files(table: Table, expired: Sequence[Snapshot]) -> set[str]:
     """Return the files that only expired snapshots need, as paths within the table's folder."""
     every = {one.id for one in expired}
     # Of one whose lists are gone nothing is known: it was created late, with a number that had been expired before.
-    expired = [one for one in expired if _has_its_lists(table, one)]
+    stored = table.manifests.names()
+    expired = [one for one in expired if stored.issuperset(one.lists)]
     if not expired:
         return set()
     gone = {one.id for one in expired}
@@ -140,10 +141,6 @@ def _last_needed(manifests: Manifests, there: Mapping[int, Snapshot], gone: Coll
             # It was kept while those after it were expired: nothing says any more what they took away.
             nearest = manifests.live(there[min(id_ for id_ in there if id_ > number)])
             yield from (entry for key, entry in manifests.live(there[number]).items() if key not in nearest)
-
-
-def _has_its_lists(table: Table, snapshot: Snapshot) -> bool:
-    return all(table.storage.exists(f"{table.manifests.folder}/{name}") for name in snapshot.lists)
 
 
 def _finish(held: HeldTable, keep: frozenset[int]) -> HeldTable:

@@ -79,6 +79,7 @@ def metadata_of(table: Table, snapshots: Iterable[Snapshot]) -> dict[str, list[s
         CorruptFileError: a list of the head is gone; it may have been expired since the table was read.
     """
     manifests, head = table.manifests, table.latest
+    there = manifests.names()
     found: dict[str, list[str]] = {}
     for snapshot in snapshots:
         if (name := snapshot.said.get(OFFSETS_FILE)) is not None:
@@ -87,7 +88,7 @@ def metadata_of(table: Table, snapshots: Iterable[Snapshot]) -> dict[str, list[s
             path = f"{manifests.folder}/{one}"
             # A copy may be of a snapshot whose lists were deleted with it, and so may one that is expired meanwhile.
             # What the head needs has to be known: all later snapshots go on from it.
-            if path not in found and (snapshot is head or table.storage.exists(path)):
+            if path not in found and (snapshot is head or one in there):
                 found[path] = [manifest.name for manifest in manifests.read_list(one)]
     return found
 

@@ -40,7 +40,7 @@ from lakeward_lake_paimon.open_catalog import open_catalog
 from lakeward_lake_paimon.read_rows import snapshot_rows
 from lakeward_lake_paimon.reading_lines import reading_lines
 from lakeward_lake_paimon.snapshots import Snapshots, create_snapshot
-from lakeward_lake_paimon.table import Table, hold, keep_copy, keep_newest, keep_stamp
+from lakeward_lake_paimon.table import Table, hold, keep_copy, keep_newest, keep_stamp, read_owner
 from lakeward_lake_paimon.table_schema import new_schema
 from lakeward_lake_paimon.tables import Warehouse
 from lakeward_lake_paimon.task import WriterTask, pack_task
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from lakeward.ports import CheckResult, Clock, FileDifference, ServerLake
     from lakeward_lake_paimon.commit import Change
     from lakeward_lake_paimon.options import PaimonOptions
-    from lakeward_lake_paimon.table import HeldTable
+    from lakeward_lake_paimon.table import HeldTable, Owner
 
 _TRIES = 50
 T = TypeVar("T")
@@ -231,7 +231,9 @@ class PaimonLake:
 
     def file_prefix(self, path: TablePath, round_id: RoundId) -> str:
         """See `lakeward.ports.Lake.file_prefix`."""
-        return files.round_prefix(self._load_own(path, round_id.table_id).location, round_id)
+        location = self._warehouse.location(path)
+        _check_own(path, read_owner(self._storage, location), round_id.table_id)
+        return files.round_prefix(location, round_id)
 
     def list_prefix(self, path: TablePath, prefix: str) -> tuple[str, ...]:  # noqa: ARG002 - the prefix is a full path
         """See `lakeward.ports.Lake.list_prefix`."""
@@ -320,11 +322,15 @@ class PaimonLake:
         That may not have been opened yet.
         """
         table = self._load(path)
-        owner = None if table.owner is None else table.owner.table_id
-        if owner != table_id:
-            message = f"{path}: the lake table belongs to table id {owner}, expected {table_id}"
-            raise TableGoneError(message)
+        _check_own(path, table.owner, table_id)
         return table
+
+
+def _check_own(path: TablePath, owner: Owner | None, table_id: int) -> None:
+    found = None if owner is None else owner.table_id
+    if found != table_id:
+        message = f"{path}: the lake table belongs to table id {found}, expected {table_id}"
+        raise TableGoneError(message)
 
 
 def _gone(path: TablePath) -> NoReturn:

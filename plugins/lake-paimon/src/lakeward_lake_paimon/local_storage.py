@@ -16,6 +16,7 @@ import pyarrow.fs as pafs
 
 from lakeward.errors import OutcomeUnknownError
 from lakeward.local_files import refusal, storage_errors, sync
+from lakeward_lake_paimon.known_files import KnownFiles
 from lakeward_lake_paimon.storage import TEMPORARY
 
 if TYPE_CHECKING:
@@ -155,6 +156,7 @@ class LocalStorage:
 
     def __init__(self) -> None:
         """Have made no directory yet."""
+        self.known = KnownFiles()
         self._fs = pafs.LocalFileSystem()
         self._made: set[str] = set()
 
@@ -194,7 +196,8 @@ class LocalStorage:
         """
         with storage_errors(path):
             try:
-                return Path(path).read_bytes()
+                with open(path, "rb") as file:  # noqa: PTH123 - a round reads a hundred: a Path costs as much as the file
+                    return file.read()
             except (FileNotFoundError, NotADirectoryError):
                 return None
 
@@ -211,7 +214,7 @@ class LocalStorage:
         """Return the names in a folder, sorted; none where there is no such folder."""
         with storage_errors(folder):
             try:
-                return tuple(sorted(one.name for one in Path(folder).iterdir()))
+                return tuple(sorted(os.listdir(folder)))  # noqa: PTH208 - as above
             except (FileNotFoundError, NotADirectoryError):
                 return ()
 

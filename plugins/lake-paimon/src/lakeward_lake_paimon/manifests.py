@@ -7,17 +7,15 @@ what is added and not taken away in all its manifests.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
-
-import fastavro
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lakeward.errors import CorruptFileError
-from lakeward_lake_paimon.avro_file import AvroError, read_avro, write_avro
+from lakeward_lake_paimon.avro_file import AvroError, Schema, read_avro, write_avro
 from lakeward_lake_paimon.binary_row import EMPTY_ROW, decode_row, encode_row
 from lakeward_lake_paimon.stats import Stats
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from lakeward_lake_paimon.binary_row import Value
     from lakeward_lake_paimon.kinds import Kind
@@ -30,6 +28,7 @@ FileKey = tuple[bytes, int, int, str]
 """Partition, bucket, level and name of a file."""
 ADD, DELETE = 0, 1
 FROM_APPEND, FROM_COMPACTION = 0, 1
+T = TypeVar("T")
 
 
 def _optional(kind: Any) -> dict[str, Any]:  # noqa: ANN401 - an Avro type
@@ -74,7 +73,7 @@ _FILE = {
         {"name": "_WRITE_COLS", **_optional(_TEXTS)},
     ],
 }
-_ENTRY = fastavro.parse_schema(
+_ENTRY = Schema(
     {
         "type": "record",
         "name": _RECORD,
@@ -88,7 +87,7 @@ _ENTRY = fastavro.parse_schema(
         ],
     }
 )
-_META = fastavro.parse_schema(
+_META = Schema(
     {
         "type": "record",
         "name": _RECORD,
@@ -280,13 +279,13 @@ class Manifests:
         self._storage = storage
         self.folder = f"{location}/manifest"
 
-    def read_list(self, name: str | None) -> tuple[Manifest, ...]:
+    def read_list(self, name: str | None) -> Sequence[Manifest]:
         """Return what a manifest list names; nothing where a snapshot has none.
 
         Raises:
             CorruptFileError: it is not there, or damaged.
         """
-        return () if not name else tuple(map(Manifest.from_avro, self._records(name)))
+        return () if not name else self._known(name, Manifest.from_avro)
 
     def manifests_of(self, snapshot: Snapshot) -> tuple[Manifest, ...]:
         """Return the manifests from which a snapshot's files are known."""
@@ -303,7 +302,7 @@ class Manifests:
     def entries_of(self, names: Iterable[str]) -> Iterator[Entry]:
         """Yield the entries of manifests by their names. Raises as `entries`."""
         for name in names:
-            yield from map(Entry.from_avro, self._records(name))
+            yield from self._known(name, Entry.from_avro)
 
     def live(self, snapshot: Snapshot | None) -> dict[FileKey, Entry]:
         """Return the files of a snapshot, by their keys."""
@@ -316,7 +315,7 @@ class Manifests:
             StorageError: the storage refused.
         """
         data = write_avro(_ENTRY, [entry.to_avro() for entry in entries])
-        self._storage.write(f"{self.folder}/{name}", data)
+        self._write(name, data, Entry.from_avro)
         buckets = [entry.bucket for entry in entries]
         levels = [entry.file.level for entry in entries]
         deleted = sum(entry.kind == DELETE for entry in entries)
@@ -338,11 +337,31 @@ class Manifests:
             StorageError: the storage refused.
         """
         data = write_avro(_META, [manifest.to_avro() for manifest in manifests])
-        self._storage.write(f"{self.folder}/{name}", data)
+        self._write(name, data, Manifest.from_avro)
         return len(data)
 
-    def _records(self, name: str) -> list[Mapping[str, Any]]:
+    def names(self) -> frozenset[str]:
+        """Return the names of all lists and manifests that are there.
+
+        Raises:
+            StorageError: the storage refused.
+        """
+        return frozenset(self._storage.names(self.folder))
+
+    def _write(self, name: str, data: bytes, made: Callable[[Mapping[str, Any]], T]) -> None:
         path = f"{self.folder}/{name}"
+        self._storage.write(path, data)
+        self._storage.known.put(path, tuple(map(made, read_avro(data))))
+
+    def _known(self, name: str, made: Callable[[Mapping[str, Any]], T]) -> Sequence[T]:
+        path = f"{self.folder}/{name}"
+        found = self._storage.known.get(path)
+        if found is None:
+            found = tuple(map(made, self._records(path)))
+            self._storage.known.put(path, found)
+        return found
+
+    def _records(self, path: str) -> list[Mapping[str, Any]]:
         data = self._storage.read(path)
         if data is None:
             raise CorruptFileError(path, "a manifest of Paimon", "nothing")

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Self
 
 from lakeward.errors import StorageError
+from lakeward_lake_paimon.known_files import KnownFiles
 from lakeward_lake_paimon.s3_storage import S3Storage
 from lakeward_lake_paimon.stores import open_storage, scheme_of
 
@@ -86,6 +87,7 @@ class RestStorage:
 
     def __init__(self, heads: Heads, properties: Mapping[str, str]) -> None:
         """Open stores when a table lies in them; `properties` are those of their files."""
+        self.known = KnownFiles()
         self._heads = heads
         self._properties = properties
         self._stores: dict[str, Storage] = {}

@@ -16,6 +16,7 @@ import pyarrow.fs as pafs
 from lakeward.errors import ConfigError, OutcomeUnknownError, StorageError
 from lakeward.local_files import storage_errors
 from lakeward_lake_paimon.conditional_put import CREATED, EXISTS, ConditionalPut, Keys
+from lakeward_lake_paimon.known_files import KnownFiles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,6 +94,7 @@ class S3Storage:
             raise ConfigError(
                 key, expected, "none", "A commit is a signed request of its own, so a role is not enough."
             )
+        self.known = KnownFiles()
         self._scheme = urlsplit(uri).scheme
         self._put = ConditionalPut(
             endpoint or f"https://s3.{region}.amazonaws.com", region, Keys(access, secret, token)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Protocol, Self
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from lakeward_lake_paimon.known_files import KnownFiles
+
 TEMPORARY = ".lakeward-"
 """Names of files that are being written begin with it. Paimon's readers look for other names."""
 
@@ -78,6 +80,7 @@ class Storage(Protocol):
 
     renames: bool
     """Whether a folder can be renamed."""
+    known: KnownFiles
 
     def pin(self, folder: str) -> Folder:
         """Open a folder to change it; it is made if it is not there."""

@@ -40,7 +40,7 @@ from lakeward_lake_paimon.snapshots import (
     earliest_said,
     say_latest,
 )
-from lakeward_lake_paimon.table_schema import newest_schema
+from lakeward_lake_paimon.table_schema import newest_schema, schema_ids
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -342,7 +342,7 @@ def hold(storage: Storage, location: str, path: TablePath) -> Iterator[HeldTable
         TableGoneError: it is not there.
         FencedError: another one has taken its path.
     """
-    if newest_schema(storage, location) is None:
+    if not schema_ids(storage, location):
         message = f"{path}: the lake has no such table"
         raise TableGoneError(message)
     with storage.pin(f"{location}/snapshot") as snapshots, storage.pin(f"{location}/{OWN_FOLDER}") as own:
@@ -414,8 +414,8 @@ def delete_older_copies(held: HeldTable) -> None:
     """
     table = held.table
     for number in copy_ids(table.storage, table.location)[:-1]:
-        data = held.own.read(f"commit-{number}")
-        if data is not None and number not in table.snapshots.ids:
+        data = None if number in table.snapshots.ids else held.own.read(f"commit-{number}")
+        if data is not None:
             offsets = decode_snapshot(data, copy_path(table.location, number)).said.get(OFFSETS_FILE)
             tagged = (one.said.get(OFFSETS_FILE) for one in Snapshots(table.storage, table.location).tagged())
             if offsets is not None and offsets not in tagged:

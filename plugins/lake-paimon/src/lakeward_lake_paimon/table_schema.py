@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -105,6 +106,7 @@ class TableSchema:
         return msgspec.json.format(msgspec.json.encode(self.to_json()), indent=2)
 
     @classmethod
+    @lru_cache(maxsize=64)
     def from_bytes(cls, data: bytes, place: str) -> TableSchema:
         """Read a schema file.
 
@@ -153,9 +155,14 @@ def newest_schema(storage: Storage, location: str) -> TableSchema | None:
     Raises:
         CorruptFileError: it cannot be read.
     """
-    matches = (_NAME.fullmatch(name) for name in storage.names(f"{location}/schema"))
-    numbers = [int(found[1]) for found in matches if found]
+    numbers = schema_ids(storage, location)
     return read_schema(storage, location, max(numbers)) if numbers else None
+
+
+def schema_ids(storage: Storage, location: str) -> list[int]:
+    """Return the ids of a table's schemas; none where there is no such table."""
+    matches = (_NAME.fullmatch(name) for name in storage.names(f"{location}/schema"))
+    return [int(found[1]) for found in matches if found]
 
 
 def read_schema(storage: Storage, location: str, number: int) -> TableSchema:

@@ -6,7 +6,7 @@ import json
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from lakeward_lake_paimon.avro_file import read_avro, write_avro
+from lakeward_lake_paimon.avro_file import Schema, read_avro, write_avro
 from lakeward_lake_paimon.manifests import _ENTRY, _META
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Teller:
         """Return the records of a manifest or a list."""
         return list(read_avro((self.folder / "manifest" / name).read_bytes()))
 
-    def _write(self, name: str, schema: Any, records: list[dict[str, Any]]) -> int:  # noqa: ANN401 - a parsed schema
+    def _write(self, name: str, schema: Schema, records: list[dict[str, Any]]) -> int:
         data = write_avro(schema, records)
         (self.folder / "manifest" / name).write_bytes(data)
         return len(data)
