@@ -10,7 +10,9 @@ import msgspec
 import pytest
 
 from lakeward.errors import CorruptFileError, FencedError, OutcomeUnknownError
+from lakeward.model.lake_offsets import OFFSETS_FILE
 from lakeward.model.results import CommitOutcome
+from lakeward_lake_paimon import commit
 from lakeward_lake_paimon.local_storage import LocalStorage, PinnedFolder
 from lakeward_lake_paimon.plugin import PaimonLakePlugin
 from lakeward_paimon_kit.others import Other
@@ -126,6 +128,23 @@ def test_a_stamp_that_is_written_down_late_does_not_outlive_that_of_a_later_star
     for number in world.ids()[:-1]:
         (world.folder / "snapshot" / f"snapshot-{number}").unlink()
     assert head_of(world.lake).stamp == incarnation(2000)
+
+
+def test_a_copy_that_is_written_late_takes_no_offsets_from_a_snapshot_that_is_there(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit, "INLINE_BYTES", 10)
+    late = world.begin()
+
+    def go_on() -> None:
+        world.tier(3, start=2000)
+
+    pause(monkeypatch, PinnedFolder, "replace", lambda name: name.startswith("commit-"), go_on)
+    assert world.lake.commit(late.request()) is CommitOutcome.LANDED
+    said = [json.loads(path.read_bytes()).get("properties", {}) for path in world.folder.glob("snapshot/snapshot-*")]
+    named = {one[OFFSETS_FILE] for one in said if OFFSETS_FILE in one}
+    assert len(named) == 4
+    assert named == {path.name for path in world.folder.glob("_lakeward/offsets-*")}
 
 
 def test_a_hint_that_is_written_late_does_not_lead_readers_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -413,11 +413,15 @@ def delete_older_copies(held: HeldTable) -> None:
         StorageError: the disk refused.
     """
     table = held.table
-    for number in copy_ids(table.storage, table.location)[:-1]:
-        data = None if number in table.snapshots.ids else held.own.read(f"commit-{number}")
+    older = copy_ids(table.storage, table.location)[:-1]
+    snapshots = Snapshots(table.storage, table.location)
+    # Of the snapshots as they are now: whoever slept knows of none that came meanwhile, not even of the own one.
+    there = () if set(older) <= set(table.snapshots.ids) else snapshots.ids()
+    for number in older:
+        data = None if number in (*table.snapshots.ids, *there) else held.own.read(f"commit-{number}")
         if data is not None:
             offsets = decode_snapshot(data, copy_path(table.location, number)).said.get(OFFSETS_FILE)
-            tagged = (one.said.get(OFFSETS_FILE) for one in Snapshots(table.storage, table.location).tagged())
+            tagged = (one.said.get(OFFSETS_FILE) for one in snapshots.tagged())
             if offsets is not None and offsets not in tagged:
                 held.own.delete(offsets)
         held.own.delete(f"commit-{number}")
