@@ -162,7 +162,8 @@ class RestClient:
         answer = None
         while answer is None or pause_s is not None:
             waited_s = max(0.0, min(pause_s or 0.0, remaining_s))
-            time.sleep(waited_s)
+            if waited_s:
+                time.sleep(waited_s)
             remaining_s -= waited_s
             if answer is not None and remaining_s <= 0:
                 self._left_alone[path] = time.monotonic() + (pause_s or 0.0) - waited_s

@@ -13,6 +13,7 @@ import random
 import re
 import secrets
 import tempfile
+import time
 import traceback
 import uuid
 from contextlib import ExitStack, contextmanager
@@ -44,9 +45,12 @@ if TYPE_CHECKING:
     from lakeward.model.tables import TableBucket
 
 _RECORDS = 40
-_STEPS = 130
+_STEPS = (5, 10, 20, 20, 60)
+"""How long runs are: short ones find most mistakes as soon, and what takes long to come about needs a long one."""
 _MOST_LAST = 60
 _MOST_TAGS = 2
+_A_DAY = 100_000
+"""Seeds from one day's first to the next day's."""
 _OF_ROUND = re.compile(r"/(?:data|changelog)-[^/]*-[0-9a-f]{16}-(\d+)-")
 _IN_MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of each seed's own
 
@@ -71,6 +75,7 @@ class World:
         self.checker = Checker(self.tables, self.prepared)
         self.abandoned: set[str] = set()
         """Files that somebody else's expiry left lying: theirs to delete."""
+        self.steps = self.source.choice(_STEPS)
         self._engines = self.source.choice((0.0, 0.5, 1.0))
         self._started_ms = 1000
         self._foreign = self._tags = 0
@@ -121,7 +126,7 @@ class World:
     def run(self) -> None:
         """Make trouble for a while, then none, and look what is left."""
         self.begin()
-        for _ in range(_STEPS):
+        for _ in range(self.steps):
             self._step_of(self.source.choice([self.current, self.current, self.current, *self.paused]))
             self.clock.advance(self.source.choice((0, 1, 10, 40)))
             if self.source.random() < 0.02:
@@ -355,6 +360,11 @@ class Outcome:
     failure: str
     story: tuple[str, ...]
     faults: Counter[str]
+
+
+def first_of_today() -> int:
+    """Return the first seed of the day (UTC): nobody tunes the product to the same few."""
+    return int(time.strftime("%Y%m%d", time.gmtime())) * _A_DAY
 
 
 def run_seed(seed: int) -> Outcome:
