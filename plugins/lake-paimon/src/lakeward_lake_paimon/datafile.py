@@ -16,10 +16,14 @@ from lakeward.local_files import storage_errors
 from lakeward_lake_paimon.storage import Storage
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lakeward_lake_paimon.table_schema import TableSchema
     from lakeward_lake_paimon.task import WriterTask
 
 PARQUET = ".parquet"
+_SAMPLE_ROWS = 1 << 13
+_OFTEN = 0.75
 _WITH_LEVEL = frozenset({"zstd", "gzip", "brotli"})
 
 
@@ -70,25 +74,83 @@ def parquet_options(schema: TableSchema, compression: str, compression_level: in
     }
 
 
+def parquet_writer(sink: pa.NativeFile, schema: pa.Schema, options: dict[str, Any], rows: pa.Table) -> pq.ParquetWriter:
+    """Return the writer of a file whose first rows are these.
+
+    The first rows of all say for all files with the same options which columns have a dictionary: one of values that
+    hardly repeat takes longer than the rest of the column, and is thrown away.
+    """
+    if "use_dictionary" not in options:
+        options["use_dictionary"] = _repeated(rows, options)
+    return pq.ParquetWriter(sink, schema, **options)
+
+
+def _repeated(rows: pa.Table, options: dict[str, Any]) -> list[str]:
+    """Return the columns with values that repeat in the first rows; of a nested one all that is in it."""
+    sample = rows.slice(0, _SAMPLE_ROWS)
+    columns = zip(sample.schema, sample.columns, strict=True)
+    found = [field.name for field, column in columns if not pa.types.is_nested(field.type) and _repeats(column)]
+    nested = pa.schema([field for field in sample.schema if pa.types.is_nested(field.type)])
+    if len(nested):
+        writer = pq.ParquetWriter(pa.BufferOutputStream(), nested, **options)
+        writer.close()
+        leaves = writer.writer.metadata.schema
+        found += [leaves.column(number).path for number in range(len(leaves.names))]
+    return found
+
+
+def _repeats(column: pa.ChunkedArray) -> bool:
+    return bool(pc.count_distinct(column).as_py() <= _OFTEN * (len(column) - column.null_count))
+
+
+class _Sinks:
+    """Two files that get the same bytes, as one that Arrow writes."""
+
+    closed = False
+
+    def __init__(self, sinks: Sequence[pa.NativeFile]) -> None:
+        self._sinks = sinks
+
+    def write(self, data: bytes) -> int:
+        for sink in self._sinks:
+            sink.write(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return int(self._sinks[0].tell())
+
+    def flush(self) -> None:
+        """Hold nothing back."""
+
+    def close(self) -> None:
+        for sink in self._sinks:
+            sink.close()
+
+
 class ParquetFile:
     """One open file; each `write` is one row group.
 
     `nulls` are those of each column, and `with_nan` the columns that have NaN.
     """
 
-    def __init__(self, storage: Storage, path: str, schema: pa.Schema, options: dict[str, Any]) -> None:
-        """Create it.
+    def __init__(self, storage: Storage, path: str, schema: pa.Schema, options: dict[str, Any], copy: str = "") -> None:
+        """Create it; `copy` is the path of a second file with the same bytes.
 
         Raises:
             StorageError: it cannot be created.
         """
         self.path = path
+        self._copy = copy
         self.rows = 0
         self.nulls: Counter[str] = Counter()
         self.with_nan: set[str] = set()
         self.upload_s = 0.0
+        self._schema = schema
+        self._options = options
         self._sink = storage.open_output(path)
-        self._writer = pq.ParquetWriter(self._sink, schema, **options)
+        if copy:
+            self._sink = pa.PythonFile(_Sinks((self._sink, storage.open_output(copy))), mode="w")
+        self._writer: pq.ParquetWriter | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -102,6 +164,8 @@ class ParquetFile:
             StorageError: the storage refused.
         """
         with storage_errors(self.path):
+            if self._writer is None:
+                self._writer = parquet_writer(self._sink, self._schema, self._options, rows)
             self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
         self.rows += rows.num_rows
         for name, column in zip(rows.column_names, rows.columns, strict=True):
@@ -115,6 +179,7 @@ class ParquetFile:
         Raises:
             StorageError: the storage refused.
         """
+        assert self._writer is not None  # noqa: S101 - a file is opened for its first rows
         with storage_errors(self.path):
             self._writer.close()
             size = int(self._sink.tell())
@@ -126,12 +191,14 @@ class ParquetFile:
     @property
     def footer(self) -> pq.FileMetaData:
         """What the file says of its columns, once it is closed."""
+        assert self._writer is not None  # noqa: S101 - as above
         return self._writer.writer.metadata
 
     def drop(self) -> None:
         """Close the file without a footer; it is deleted next, so errors of the storage are ignored."""
         # pyarrow would write the footer when the writer is collected, and complain that the file is closed.
-        self._writer.is_open = False
+        if self._writer is not None:
+            self._writer.is_open = False
         try:
             self._sink.close()
         except OSError:

@@ -56,15 +56,17 @@ class KeyLayout:
 
     def file_rows(self, rows: pa.Table, sequences: pa.Array, kinds: pa.ChunkedArray) -> pa.Table:
         """Return rows of the table's columns as files hold them, ordered by key, then by sequence number."""
-        columns = [rows.column(name) for name in self._names]
-        written = pa.Table.from_arrays([*columns, sequences, kinds, *rows.columns], schema=self.schema)
-        order = [(f"{KEY_PREFIX}{name}", "ascending") for name in self._names]
         # Sequence numbers ascend already, and this sort is stable.
-        return written.take(pc.sort_indices(written, sort_keys=order))
+        order = pc.sort_indices(rows.select(self._names), sort_keys=[(name, "ascending") for name in self._names])
+        ordered, sequences, kinds = (one.take(order) for one in (rows, sequences, kinds))
+        keys = [ordered.column(name) for name in self._names]
+        return pa.Table.from_arrays([*keys, sequences, kinds, *ordered.columns], schema=self.schema)
 
     def last_of_each_key(self, rows: pa.Table) -> pa.Table:
         """Return the last row of each key, of rows that `file_rows` ordered, without rows from before an update."""
-        rows = rows.filter(pc.not_equal(rows.column(VALUE_KIND), pa.scalar(UPDATE_BEFORE, pa.int8())))
+        is_newer = pc.not_equal(rows.column(VALUE_KIND), pa.scalar(UPDATE_BEFORE, pa.int8()))
+        if not pc.all(is_newer).as_py():
+            rows = rows.filter(is_newer)
         count = rows.num_rows
         if count <= 1:
             return rows

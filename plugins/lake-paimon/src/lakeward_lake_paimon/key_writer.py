@@ -13,19 +13,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from lakeward.model.lake_rows import RowConverter
 from lakeward.model.results import LakeFile
 from lakeward.model.tables import CHANGE_COLUMN
 from lakeward_lake_paimon.column_stats import ColumnStats
-from lakeward_lake_paimon.datafile import FileNames, ParquetFile, parquet_options
+from lakeward_lake_paimon.datafile import FileNames, ParquetFile, parquet_options, parquet_writer
 from lakeward_lake_paimon.detail import CHANGELOG, FileDetail, pack_detail, unpack_detail
 from lakeward_lake_paimon.key_rows import DELETE, KEY_PREFIX, UPDATE_BEFORE, VALUE_KIND, KeyEnds, KeyLayout, kinds_of
 from lakeward_lake_paimon.stores import open_storage
 from lakeward_lake_paimon.writer import own_memory
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lakeward.model.tables import TableSpec
     from lakeward.ports import SourceBatch
     from lakeward_lake_paimon.datafile import Place
@@ -159,8 +160,9 @@ class KeyWriter:
         most = max(1, min(_SAMPLE_ROWS, self._rows * _SAMPLE_BYTES // max(1, self._bytes)))
         rows = pa.Table.from_batches(self._pending, schema=self._converter.schema).slice(0, most)
         sink = pa.BufferOutputStream()
-        with pq.ParquetWriter(sink, self._layout.schema, **self._options) as writer:
-            writer.write_table(self._ordered(rows)[1])
+        _, folded = self._ordered(rows)
+        with parquet_writer(sink, self._layout.schema, self._options, folded) as writer:
+            writer.write_table(folded)
         ratio: float = sink.tell() / max(1, rows.nbytes)
         return ratio
 
@@ -181,11 +183,13 @@ class KeyWriter:
         self._keys_s += time.perf_counter() - started
         started = time.perf_counter()
         sequences = (self._next_sequence, self._next_sequence + rows.num_rows - 1)
-        if folded.num_rows:
-            file = self._write("data", folded, sequences)
-            self._ratio = file.size_bytes / max(1, self._bytes)
-        if self._with_changelog:
-            self._write(CHANGELOG, ordered, sequences)
+        if folded is ordered and self._with_changelog:
+            self._write(("data", CHANGELOG), folded, sequences)
+        else:
+            if folded.num_rows:
+                self._write(("data",), folded, sequences)
+            if self._with_changelog:
+                self._write((CHANGELOG,), ordered, sequences)
         self._left_out += rows.num_rows - folded.num_rows
         self._next_sequence += rows.num_rows
         self._pending.clear()
@@ -193,19 +197,30 @@ class KeyWriter:
         self._rows = self._bytes = 0
         self._encode_s += time.perf_counter() - started
 
-    def _write(self, kind: str, rows: pa.Table, sequences: tuple[int, int]) -> LakeFile:
+    def _write(self, kinds: Sequence[str], rows: pa.Table, sequences: tuple[int, int]) -> None:
+        """Write rows as a file; of two kinds, as two files of the same bytes."""
         place = self._place
         assert place is not None  # noqa: S101 - it is found with the first row
-        path = f"{self._task.location}/{place.folder}bucket-{place.bucket}/{self._names.next(kind)}"
-        file = ParquetFile(self._storage, path, self._layout.schema, self._options)
+        folder = f"{self._task.location}/{place.folder}bucket-{place.bucket}"
+        paths = [f"{folder}/{self._names.next(kind)}" for kind in kinds]
+        file = ParquetFile(self._storage, paths[0], self._layout.schema, self._options, *paths[1:])
         try:
             file.write(rows)
             size = file.close()
         except BaseException:
             file.drop()
-            self._storage.delete(path)
+            for path in paths:
+                self._storage.delete(path)
             raise
         self._upload_s += file.upload_s
+        for kind, path in zip(kinds, paths, strict=True):
+            self._closed.append(LakeFile(path, kind, rows.num_rows, size, self._detail(kind, file, rows, sequences)))
+            if kind != CHANGELOG:
+                self._ratio = size / max(1, self._bytes)
+
+    def _detail(self, kind: str, file: ParquetFile, rows: pa.Table, sequences: tuple[int, int]) -> bytes:
+        place = self._place
+        assert place is not None  # noqa: S101 - as above
         ends = KeyEnds(self._layout)
         ends.add(rows)
         first, last = ends.rows()
@@ -232,5 +247,4 @@ class KeyWriter:
             deleted_rows=int(np.count_nonzero((kinds == DELETE) | (kinds == UPDATE_BEFORE))),
             base_snapshot=self._task.base_snapshot,
         )
-        self._closed.append(LakeFile(path, kind, rows.num_rows, size, pack_detail(detail)))
-        return self._closed[-1]
+        return pack_detail(detail)
