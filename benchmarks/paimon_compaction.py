@@ -114,9 +114,9 @@ def read_once(lake: Lake, snapshot: int) -> tuple[float, pa.Table]:
     return time.perf_counter() - started, rows
 
 
-def compact(plugin: PaimonLakePlugin, lake: Lake) -> int:
-    """Do what is due, until nothing is; return how many jobs that took."""
-    number, upkeep = 0, cast("UpkeepLake", lake)
+def compact(plugin: PaimonLakePlugin, lake: Lake, number: int = 0) -> int:
+    """Do what is due, until nothing is; return the number of the last job, which is `number` if nothing was."""
+    upkeep = cast("UpkeepLake", lake)
     while True:
         upkeep_id = RoundId(incarnation(), 7, UPKEEP, number + 1)
         plan = upkeep.plan_upkeep(PATH, upkeep_id, MOST_TASKS)
