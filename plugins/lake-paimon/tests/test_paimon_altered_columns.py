@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,6 +78,20 @@ def test_a_column_that_was_lost_is_named_and_the_lake_table_stays_as_it_was(
     with pytest.raises(SchemaMismatchError, match=said):
         lake.open_table(table, incarnation())
     assert {one.name for one in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["log", "key"])
+def test_a_column_that_the_server_renames_in_source_and_lake_keeps_its_values(
+    plugin: PaimonLakePlugin, lake: Lake, options: PaimonOptions, read_table: ReadTable, *, keyed: bool
+) -> None:
+    """Of a tiered table: the server alters it, and nothing is altered here."""
+    table = (key_table if keyed else log_table)(buckets=1, system_columns=False, union_read=True)
+    tier(plugin, lake, 1, table)
+    alter(folder_of(options), renamed("name", "label"))
+    schemas = {one.name for one in (folder_of(options) / "schema").iterdir()}
+    tier(plugin, lake, 2, replace(table, schema=COLUMNS.set(1, COLUMNS.field(1).with_name("label"))))
+    assert read_table(PATH).to_pylist() == [{"id": 1, "label": "n1"}, {"id": 2, "label": "n2"}]
+    assert {one.name for one in (folder_of(options) / "schema").iterdir()} == schemas
 
 
 def test_a_column_that_is_renamed_back_is_written_again(
