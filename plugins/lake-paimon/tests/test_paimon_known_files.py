@@ -10,8 +10,10 @@ import pytest
 
 from lakeward.model.results import CommitOutcome
 from lakeward_lake_paimon.known_files import KnownFiles
+from lakeward_lake_paimon.manifests import ADD, DataFile, Entry
 from lakeward_lake_paimon.options import PaimonOptions
 from lakeward_lake_paimon.s3_storage import S3Storage
+from lakeward_lake_paimon.stats import Stats
 from lakeward_paimon_kit.gateway import DiskStore, Way, connected
 from lakeward_paimon_kit.replaced import replaced
 from lakeward_testing.clock import FakeClock
@@ -64,20 +66,36 @@ def test_a_round_in_a_store_reads_no_manifest_again_and_asks_for_little_else(
         assert lake.referenced(PATH, files) == frozenset(files)
     assert [path for call, path in asked if call == "read" and "/manifest/" in path] == []
     counted = Counter(call for call, _ in asked)
-    assert (counted["read"], counted["names"], counted["write"], counted["put_new"]) == (38, 23, 7, 1)
+    assert (counted["read"], counted["names"], counted["write"], counted["put_new"]) == (37, 23, 7, 1)
+
+
+def entries(count: int, columns: int) -> list[Entry]:
+    """Make entries of files of a table of so many columns."""
+    stats = Stats(bytes(10 * columns), bytes(10 * columns), tuple(range(columns)))
+    file = DataFile("data.parquet", 0, 0, 0, 0, 0, 0, value_stats=stats)
+    return [Entry(ADD, b"", 0, 1, file)] * count
 
 
 def test_what_nobody_has_asked_for_the_longest_is_forgotten_first() -> None:
     known = KnownFiles()
     for number in range(6):
-        known.put(str(number), range(1000))
+        known.put(str(number), entries(1000, 10))
         assert known.get("0") is not None
-    assert [number for number in range(6) if known.get(str(number)) is None] == [1, 2]
+    assert [number for number in range(6) if known.get(str(number)) is None] == [1, 2, 3]
+
+
+def test_a_file_of_many_columns_takes_the_place_of_many_of_few() -> None:
+    known = KnownFiles()
+    for number in range(3):
+        known.put(str(number), entries(1000, 10))
+    known.put("wide", entries(100, 1000))
+    assert [number for number in range(3) if known.get(str(number)) is None] == [0, 1]
+    assert known.get("wide") is not None
 
 
 def test_a_large_file_is_not_kept() -> None:
     known = KnownFiles()
-    known.put("small", range(10))
-    known.put("large", range(100_000))
+    known.put("small", entries(10, 10))
+    known.put("large", entries(10_000, 10))
     assert known.get("large") is None
-    assert known.get("small") == range(10)
+    assert known.get("small") == entries(10, 10)

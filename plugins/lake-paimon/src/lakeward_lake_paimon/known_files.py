@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_MOST = 4096
-"""Records of all files together; one of a manifest takes some 2 KB."""
+_MOST_BYTES = 8 << 20
+"""Of all files together: some 4,000 entries of a table of few columns, 80 of one of 1,500."""
+_OF_FILE = 1000
+"""Of the file itself, whose path is long."""
+
+
+class Record(Protocol):
+    """A record that knows about how many bytes of memory it takes."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of memory."""
+        ...
 
 
 class KnownFiles:
@@ -23,7 +34,7 @@ class KnownFiles:
     def __init__(self) -> None:
         """Know none."""
         self._records: OrderedDict[str, Sequence[Any]] = OrderedDict()
-        self._count = 0
+        self._bytes = 0
         self._lock = Lock()
 
     def get(self, path: str) -> Sequence[Any] | None:
@@ -34,16 +45,17 @@ class KnownFiles:
                 self._records.move_to_end(path)
             return found
 
-    def put(self, path: str, records: Sequence[Any]) -> None:
+    def put(self, path: str, records: Sequence[Record]) -> None:
         """Keep the records of a file, unless it is a large one."""
+        size = _size(records)
         with self._lock:
-            if path in self._records or _weight(records) > _MOST:
+            if path in self._records or size > _MOST_BYTES:
                 return
             self._records[path] = records
-            self._count += _weight(records)
-            while self._count > _MOST:
-                self._count -= _weight(self._records.popitem(last=False)[1])
+            self._bytes += size
+            while self._bytes > _MOST_BYTES:
+                self._bytes -= _size(self._records.popitem(last=False)[1])
 
 
-def _weight(records: Sequence[Any]) -> int:
-    return 1 + len(records)
+def _size(records: Sequence[Record]) -> int:
+    return sum(record.memory_bytes for record in records) + _OF_FILE

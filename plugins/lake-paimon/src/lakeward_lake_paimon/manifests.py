@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from lakeward_lake_paimon.binary_row import Value
     from lakeward_lake_paimon.kinds import Kind
+    from lakeward_lake_paimon.known_files import Record
     from lakeward_lake_paimon.snapshots import Snapshot
     from lakeward_lake_paimon.storage import Storage
 
@@ -28,7 +29,7 @@ FileKey = tuple[bytes, int, int, str]
 """Partition, bucket, level and name of a file."""
 ADD, DELETE = 0, 1
 FROM_APPEND, FROM_COMPACTION = 0, 1
-T = TypeVar("T")
+T = TypeVar("T", bound="Record")
 
 
 def _optional(kind: Any) -> dict[str, Any]:  # noqa: ANN401 - an Avro type
@@ -204,6 +205,11 @@ class Entry:
         """What tells a file from all others. One that is moved to another level is taken away and added."""
         return self.partition, self.bucket, self.file.level, self.file.name
 
+    @property
+    def memory_bytes(self) -> int:
+        """About what it takes of memory; most of it are the statistics of a table of many columns."""
+        return 1500 + self.file.key_stats.memory_bytes + self.file.value_stats.memory_bytes
+
     def taken_away(self) -> Entry:
         """Return the entry that takes this file away."""
         return replace(self, kind=DELETE)
@@ -239,6 +245,11 @@ class Manifest:
     schema_id: int
     buckets: tuple[int | None, int | None] = (None, None)
     levels: tuple[int | None, int | None] = (None, None)
+
+    @property
+    def memory_bytes(self) -> int:
+        """About what it takes of memory."""
+        return 700 + self.partition_stats.memory_bytes
 
     def to_avro(self) -> dict[str, Any]:
         """Return the record."""

@@ -19,6 +19,11 @@ class Stats:
     greatest: bytes = EMPTY_ROW
     nulls: tuple[int | None, ...] = ()
 
+    @property
+    def memory_bytes(self) -> int:
+        """About what it takes of memory."""
+        return len(self.least) + len(self.greatest) + 40 * len(self.nulls)
+
     def to_avro(self) -> dict[str, Any]:
         """Return the record."""
         return {"_MIN_VALUES": self.least, "_MAX_VALUES": self.greatest, "_NULL_COUNTS": list(self.nulls)}

@@ -367,8 +367,9 @@ def keep_stamp(held: HeldTable, incarnation: Incarnation) -> None:
     newest = next((one for one in table.ours if incarnation_of(one) == incarnation), None)
     if newest is None:
         return
-    if incarnation not in kept_stamps(table.storage, table.location):
-        held.own.replace(f"stamp-{incarnation}", str(newest.id).encode())
+    name = f"stamp-{incarnation}"
+    if name not in table.storage.names(f"{table.location}/{OWN_FOLDER}"):
+        held.own.replace(name, str(newest.id).encode())
 
 
 def delete_older_stamps(held: HeldTable) -> None:
