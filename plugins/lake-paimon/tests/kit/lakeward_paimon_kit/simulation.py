@@ -163,7 +163,7 @@ class World:
 
     def _last(self, start: Start) -> None:
         """Do all that is due, without trouble."""
-        for what in ("round", "round", "upkeep"):
+        for what in ("round", "upkeep"):
             for _ in range(_MOST_LAST):
                 has_work = start.run(what)
                 self._check("at the end")
