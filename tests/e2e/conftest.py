@@ -39,16 +39,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """A world of one test."""
-    world = World(tmp_path)
+def world(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
+    """A world of one test. A parameter names its lake, else it is Iceberg's."""
+    world = World(tmp_path, getattr(request, "param", "iceberg"))
     yield world
     world.destroy()
 
 
 @pytest.fixture(scope="module")
-def shared_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A world that the tests of a module share: a service that goes on costs no start of Spark."""
-    world = World(tmp_path_factory.mktemp("world"))
+def shared_world(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[World]:
+    """A world that the tests of a module share: a service that goes on costs no start of Spark.
+
+    A parameter names its lake, as above.
+    """
+    world = World(tmp_path_factory.mktemp("world"), getattr(request, "param", "iceberg"))
     yield world
     world.destroy()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from lakeward_e2e.tables import AnyTable
     from lakeward_e2e.world import World
 
-pytestmark = [pytest.mark.spark]
+pytestmark = [pytest.mark.spark, pytest.mark.parametrize("shared_world", ["iceberg", "paimon"], indirect=True)]
 
 
 @pytest.mark.parametrize("what", ["lose-request", "lose-answer", "deliver-late"])

@@ -74,6 +74,7 @@ def test_a_zombie_whose_successor_has_only_stamped_commits_and_deletes_nothing(w
     assert not [lease for lease in world.store.leases() if lease.held]
 
 
+@pytest.mark.parametrize("world", ["iceberg", "paimon"], indirect=True)
 def test_a_zombie_whose_successor_has_committed_commits_and_deletes_nothing(world: World) -> None:
     """What the zombie read is in the lake already, by its successor's commit."""
     table = keyed_table(world)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lakeward.clock import SystemClock
@@ -10,6 +12,7 @@ from lakeward_e2e.warehouse import Warehouse
 from lakeward_lake_paimon.lake import PaimonLake
 from lakeward_lake_paimon.options import PaimonOptions
 from lakeward_paimon_kit.checks import Checker
+from lakeward_paimon_kit.engine import Engine
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,9 +30,25 @@ class PaimonWarehouse(Warehouse):
         self._checker = Checker({}, {})
 
     def version(self, path: TablePath) -> str:
-        """Return the name of a table's newest snapshot; empty where there is none."""
+        """Return which file a table's newest snapshot is; empty where there is none.
+
+        A table that is made anew has a snapshot of the same name.
+        """
         files = (self._folder(path) / "snapshot").glob("snapshot-*")
-        return max((file.name for file in files), key=lambda name: int(name.partition("-")[2]), default="")
+        newest = max(files, key=lambda file: int(file.name.partition("-")[2]), default=None)
+        with suppress(FileNotFoundError):  # the table has been set aside since
+            return "" if newest is None else f"{newest.name} {newest.stat().st_ino}"
+        return ""
+
+    def commits(self, path: TablePath) -> int:
+        """Return how many retained snapshots carry offsets."""
+        files = (self._folder(path) / "snapshot").glob("snapshot-*")
+        return sum(b'"lakeward.round"' in file.read_bytes() for file in files)
+
+    def rewrite(self, path: TablePath) -> None:
+        """Let somebody else merge the files of a bucket."""
+        while not Engine(random.Random(1), self._folder(path), None).compact():  # noqa: S311 - test data
+            pass
 
     def files(self, path: TablePath) -> set[str]:
         """Return all files in a table's directory."""
@@ -56,7 +75,7 @@ class PaimonWarehouse(Warehouse):
                     (tuple(row[name] for name in names) for one in batches for row in one.to_pylist()), key=str
                 )
             except LakeError:
-                if self.version(path) == f"snapshot-{head.snapshot_id}":
+                if self.version(path).startswith(f"snapshot-{head.snapshot_id} "):
                     raise  # not one that has expired while it was read
 
     def _folder(self, path: TablePath) -> Path:

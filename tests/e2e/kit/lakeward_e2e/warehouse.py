@@ -15,6 +15,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from sqlalchemy.exc import OperationalError
 
+from lakeward_iceberg_kit.rewriting import rewrite_each_file
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -114,6 +116,12 @@ class Warehouse:
         table = self.table(path)
         snapshots = [] if table is None else table.metadata.snapshots
         return sum("fluss-offsets" in _summary(snapshot) for snapshot in snapshots)
+
+    def rewrite(self, path: TablePath) -> None:
+        """Let somebody else write each data file anew."""
+        found = self.table(path)
+        assert found is not None
+        rewrite_each_file(found)
 
     def files(self, path: TablePath) -> set[str]:
         """Return all files in a table's directory."""

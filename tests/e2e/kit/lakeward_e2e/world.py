@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lakeward_e2e.paimon_warehouse import PaimonWarehouse
 from lakeward_e2e.process import ServiceProcess
 from lakeward_e2e.warehouse import Warehouse, files_below
 from lakeward_faulty.points import FAULTS
@@ -71,15 +72,15 @@ faulty = lakeward_faulty.lease:FaultyLeaseWrapper
 class World:
     """Everything under one directory. Each service process is destroyed with it."""
 
-    def __init__(self, root: Path) -> None:
-        """Make an empty store and install the faulty plugins beside it."""
+    def __init__(self, root: Path, lake: str = "iceberg") -> None:
+        """Make an empty store and install the faulty plugins beside it; `lake` is `iceberg` or `paimon`."""
         self.root = root
         self.faults = root / "faults"
         for name in ("once", "always", "fired", "go"):
             (self.faults / name).mkdir(parents=True)
         self.store = EmbeddedStore.create(root / "store")
-        self.warehouse = Warehouse(root / "warehouse")
-        """Of Iceberg; a test of another lake has another one."""
+        self.lake = lake
+        self.warehouse = (PaimonWarehouse if lake == "paimon" else Warehouse)(root / "warehouse")
         self.processes: list[ServiceProcess] = []
         self._configured: dict[int, str] = {}
         self.python_path = [self._install(), str(_KIT)]
@@ -116,7 +117,7 @@ class World:
         )
         lines["master"] = sections.get("master", "local[2]")
         commit_timeout_s = timeouts["commit_timeout_s"]
-        lines["lake_type"] = sections.get("lake_type", "iceberg-faulty")
+        lines["lake_type"] = sections.get("lake_type", f"{self.lake}-faulty")
         text = _CONFIG.format(service=service, root=self.root, commit_timeout_s=commit_timeout_s, **lines)
         file.write_text(text, encoding="utf-8")
         self.store.set_option("tiering-timeout-s", str(timeouts["heartbeat_timeout_s"]))
