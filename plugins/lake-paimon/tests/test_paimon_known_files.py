@@ -93,6 +93,16 @@ def test_a_file_of_many_columns_takes_the_place_of_many_of_few() -> None:
     assert known.get("wide") is not None
 
 
+def test_what_was_written_last_counts() -> None:
+    known = KnownFiles()
+    known.put("other", entries(1, 10))
+    for count in (3000, 2000, 3):
+        known.put("again", entries(count, 10))
+    assert (known.get("again"), known.get("other")) == (entries(3, 10), entries(1, 10))
+    known.put("again", entries(10_000, 10))
+    assert known.get("again") is None
+
+
 def test_a_large_file_is_not_kept() -> None:
     known = KnownFiles()
     known.put("small", entries(10, 10))

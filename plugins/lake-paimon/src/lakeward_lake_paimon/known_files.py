@@ -27,8 +27,8 @@ class Record(Protocol):
 class KnownFiles:
     """The records of such files by their paths; those that nobody has asked for the longest are forgotten.
 
-    No name of such a file is used twice, so what was read stays right. It may be deleted, though: whoever has to know
-    whether it is there asks the storage.
+    No name of such a file is used twice but by a try of the same commit, which puts here what it has written. It may be
+    deleted, though: whoever has to know whether it is there asks the storage.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,8 @@ class KnownFiles:
         """Keep the records of a file, unless it is a large one."""
         size = _size(records)
         with self._lock:
-            if path in self._records or size > _MOST_BYTES:
+            self._bytes -= _size(self._records.pop(path)) if path in self._records else 0
+            if size > _MOST_BYTES:
                 return
             self._records[path] = records
             self._bytes += size
