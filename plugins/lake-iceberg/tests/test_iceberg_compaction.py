@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.io.pyarrow import PyArrowFile
 from pyiceberg.manifest import DataFile, DataFileContent
 
 from lakeward.clock import SystemClock
@@ -20,15 +19,16 @@ from lakeward.errors import FencedError, OutcomeUnknownError
 from lakeward.model.tables import Change
 from lakeward.model.upkeep import UpkeepOutcome
 from lakeward_iceberg_kit.checks import orphans_of
-from lakeward_iceberg_kit.compacting import Job, append_deletes, compact, delete_rows
+from lakeward_iceberg_kit.compacting import Job, append_deletes, compact, delete_rows, die_after
 from lakeward_iceberg_kit.gateway import Fate
+from lakeward_iceberg_kit.keyed import Keys
 from lakeward_iceberg_kit.partitioned import DAY_US, World, layout
 from lakeward_iceberg_kit.rewriting import rewrite_each_file
 from lakeward_lake_iceberg.compaction import Live
 from lakeward_lake_iceberg.head import summary_of
 from lakeward_lake_iceberg.moves import MOVES_FILE, Merge, Moved, pack_positions
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
-from lakeward_lake_iceberg.storage import Storage, local_path
+from lakeward_lake_iceberg.storage import local_path
 from lakeward_testing.clock import FakeClock
 from lakeward_testing.lake_tables import (
     COLUMNS,
@@ -44,12 +44,11 @@ from lakeward_testing.lake_tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.table import Table
 
-    from lakeward.model.tables import TableSpec
     from lakeward_iceberg_kit.gateway import Gateway
     from lakeward_lake_iceberg.lake import IcebergLake
     from lakeward_lake_iceberg.options import IcebergOptions
@@ -63,44 +62,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:Merge on read is not yet support
 def options(options: IcebergOptions) -> IcebergOptions:
     """A fresh warehouse, in which three files are merged at once."""
     return msgspec.structs.replace(options, compaction_files=3, compaction_quiet_s=0)
-
-
-class Keys:
-    """Rounds of a key table, and the rows that it has to have."""
-
-    def __init__(self, lake: IcebergLake, spec: TableSpec | None = None) -> None:
-        """Begin without rows."""
-        self._lake = lake
-        self.spec = spec or key_table(buckets=1)
-        self.rows: dict[int, str] = {}
-        self._number = 0
-
-    def begin(self, keys: Mapping[int, str | None]) -> TieringRound:
-        """Write a round that sets these keys, and deletes those with None."""
-        self._number += 1
-        tiering = TieringRound(IcebergLakePlugin(), self._lake, self.spec, incarnation(), self._number)
-        changes = [Change.DELETE if name is None else Change.UPDATE_AFTER for name in keys.values()]
-        rows = [{"id": key, "name": name} for key, name in keys.items()]
-        tiering.write(
-            log_split(self.spec), [source_batch(self.spec.schema, rows, changes=changes, start=100 * self._number)]
-        )
-        for key, name in keys.items():
-            self.rows.pop(key, None)
-            self.rows |= {} if name is None else {key: name}
-        return tiering
-
-    def tier(self, keys: Mapping[int, str | None]) -> None:
-        """Commit such a round."""
-        check_landed(self._lake.commit(self.begin(keys).request()))
-
-    def check(self, read_table: ReadTable) -> None:
-        """Assert that DuckDB reads these rows, and that all files are what they say."""
-        found = read_table(PATH).sort_by("id")
-        assert dict(zip(found["id"].to_pylist(), found["name"].to_pylist(), strict=True)) == self.rows
-        assert found.num_rows == len(self.rows)
-        head = head_of(self._lake).snapshot_id
-        assert head is not None
-        assert list(self._lake.check_files(PATH, head, None)) == []
 
 
 @pytest.fixture
@@ -382,23 +343,7 @@ def test_a_job_that_is_killed_leaves_nothing_and_loses_no_row(  # noqa: PLR0917 
 ) -> None:
     keys.tier({0: None, 10: "new"})
     job = Job(lake)
-    steps = iter(range(step))
-
-    def or_die(whole: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*given: Any, **named: Any) -> Any:  # noqa: ANN401 - of any type
-            if next(steps, None) is None:
-                raise KeyboardInterrupt
-            return whole(*given, **named)
-
-        return call
-
-    for kind, name in (
-        (Storage, "create"),
-        (Storage, "open"),
-        (PyArrowFile, "create"),
-        (type(catalog), "commit_table"),
-    ):
-        monkeypatch.setattr(kind, name, or_die(getattr(kind, name)))
+    die_after(step, monkeypatch, type(catalog))
     with suppress(KeyboardInterrupt):
         assert job.work().commit() is UpkeepOutcome.LANDED
     monkeypatch.undo()

@@ -33,7 +33,7 @@ from lakeward_lake_iceberg.detail import unpack_detail
 from lakeward_lake_iceberg.entries import VECTORS_FROM, delete_file, live_entries, manifests_in
 from lakeward_lake_iceberg.lineage import LineageListWriter, next_row_id
 from lakeward_lake_iceberg.manifests import ManifestSet, data_file
-from lakeward_lake_iceberg.moved_deletes import MovedDeletes, live_paths, moved_deletes, write_moved
+from lakeward_lake_iceberg.moved_deletes import MovedDeletes, live_paths, merged_deletes, moved_deletes, write_moved
 from lakeward_lake_iceberg.moves import MOVES_FILE, pack_moves
 from lakeward_lake_iceberg.offsets import (
     COPIED_INCARNATION,
@@ -176,7 +176,9 @@ class SnapshotBuilder:
         _, deletes = self._split(settled.added)
         _, superseded = self._split(settled.superseded)
         base, removed = self._manifests.without(self._base(), settled.removed)
-        if settled.required - {delete_file(file) for file in removed}:
+        missing = settled.required - {delete_file(file) for file in removed}
+        # Those that upkeep has merged meanwhile are still in force, and the round's own contain them too.
+        if missing and missing - merged_deletes(self._table, request):
             message = f"{request.path}: delete files that the round replaces are gone; enumerate the round afresh"
             raise FencedError(message)
         manifests = [

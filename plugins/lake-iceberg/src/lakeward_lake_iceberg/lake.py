@@ -180,7 +180,7 @@ class IcebergLake:
         table = self._load_own(path, upkeep_id.table_id)
         if self._options.compaction != "own" or table.metadata.format_version not in FORMAT_VERSIONS:
             return None
-        planner = Planner(path, table, self._options, self._clock.wall_ms())
+        planner = Planner(path, table, self._options, self._storage(table), self._clock.wall_ms())
         return planner.plan(upkeep_id, most, _round_prefix(table, upkeep_id), self._storage_properties())
 
     def commit_upkeep(self, commit: UpkeepCommit) -> UpkeepOutcome:

@@ -21,7 +21,7 @@ class Source(msgspec.Struct, frozen=True):
     sequence: int = 0
 
 
-class MergeTask(msgspec.Struct, frozen=True, kw_only=True):
+class MergeTask(msgspec.Struct, frozen=True, kw_only=True, tag="data"):
     """One merge: files of one partition, in the order in which their rows are written.
 
     `writer` says how and where files are written; its spec is the partition's. `constants` has, by field id, what the
@@ -37,7 +37,7 @@ class MergeTask(msgspec.Struct, frozen=True, kw_only=True):
     row_ids: bool = False
 
 
-class MergeResult(msgspec.Struct, frozen=True):
+class MergeResult(msgspec.Struct, frozen=True, tag="data"):
     """The files that were written, and for each source which positions were left out, packed, and how many rows not."""
 
     files: tuple[LakeFile, ...]
@@ -45,21 +45,44 @@ class MergeResult(msgspec.Struct, frozen=True):
     live: tuple[int, ...]
 
 
-_TASKS = msgspec.msgpack.Decoder(MergeTask)
-_RESULTS = msgspec.msgpack.Decoder(MergeResult)
+class DeletesGroup(msgspec.Struct, frozen=True):
+    """Files of position deletes that become one: all that they say of `targets`, which are data files."""
+
+    files: tuple[str, ...]
+    targets: tuple[str, ...]
+
+
+class DeletesTask(msgspec.Struct, frozen=True, kw_only=True, tag="deletes"):
+    """Merges delete files of one partition; `writer` and `partition` as of `MergeTask`."""
+
+    writer: WriterTask
+    partition: tuple[Value, ...]
+    groups: tuple[DeletesGroup, ...]
+
+
+class DeletesResult(msgspec.Struct, frozen=True, tag="deletes"):
+    """The file of each group; None where nothing is deleted of its targets."""
+
+    files: tuple[LakeFile | None, ...]
+
+
+Task = MergeTask | DeletesTask
+Result = MergeResult | DeletesResult
+_TASKS = msgspec.msgpack.Decoder(Task)
+_RESULTS = msgspec.msgpack.Decoder(Result)
 """Made while this is imported: threads that learn a type at the same time crash the process."""
 
 
-def pack_merge(task: MergeTask | MergeResult) -> bytes:
+def pack_merge(task: Task | Result) -> bytes:
     """Encode a task, or a result."""
     return msgspec.msgpack.encode(task)
 
 
-def unpack_merge(data: bytes) -> MergeTask:
+def unpack_merge(data: bytes) -> Task:
     """Decode a task."""
     return _TASKS.decode(data)
 
 
-def unpack_result(data: bytes) -> MergeResult:
+def unpack_result(data: bytes) -> Result:
     """Decode a result."""
     return _RESULTS.decode(data)

@@ -76,6 +76,12 @@ def moved_deletes(table: Table, request: CommitRequest, gone: frozenset[str], st
     return MovedDeletes(waiting, merges)
 
 
+def merged_deletes(table: Table, request: CommitRequest) -> frozenset[str]:
+    """Return files of position deletes that upkeep has merged into others since the round was pinned."""
+    pins = {unpack_detail(file.detail).base_snapshot for file in request.files if file.kind == "deletes"}
+    return frozenset(path for merge in _merges_since(table, pins) for path in merge.deletes)
+
+
 def write_moved(table: Table, storage: Storage, ids: CommitIds, moved: MovedDeletes) -> list[LakeFile]:
     """Write position deletes of rows of merged files, one delete file each.
 

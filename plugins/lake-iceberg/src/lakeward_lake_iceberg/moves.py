@@ -35,13 +35,17 @@ class Moved(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Merge(msgspec.Struct, frozen=True, array_like=True):
-    """What one merge has made of which files: `files` are the new ones and their rows, all in one partition."""
+    """What one merge has made of which files: `files` are the new ones and their rows, all in one partition.
+
+    `deletes` are files of position deletes that were merged into others, which say the same of the same data files.
+    """
 
     spec_id: int
     partition: tuple[Value, ...]
     compression: str
     sources: tuple[Moved, ...]
     files: tuple[tuple[str, int], ...]
+    deletes: tuple[str, ...] = ()
 
     def moved(self, source: Moved, positions: Codes) -> Iterator[tuple[str, Codes]]:
         """Yield where rows of a source are now: the path of a new file, and positions in it, ascending.

@@ -65,10 +65,22 @@ class IcebergOptions(Options, frozen=True, kw_only=True):
     compaction_quiet_s: Annotated[
         float, Meta(ge=0, description="Seconds after which a partition without new files is no longer written to.")
     ] = 600.0
+    compaction_age_s: Annotated[
+        float,
+        Meta(ge=0, description="Seconds without new files after which two small files of a partition are enough."),
+    ] = 86_400.0
     compaction_deletes: Annotated[
         float,
         Meta(gt=0, le=1, description="A data file is written anew once so large a share of its rows is deleted."),
     ] = 0.3
+    compaction_delete_files: Annotated[
+        int,
+        Meta(
+            ge=2,
+            description="From so many files of position deletes of a data file (or shared by a partition) on, they "
+            "become one; from two on where the partition is no longer written to.",
+        ),
+    ] = 5
     keep_snapshots: Annotated[int, Meta(gt=0, description="So many of the newest snapshots of a table are kept.")] = 20
     commit_timeout_s: Annotated[
         float, Meta(gt=0, description="Seconds that one call to the catalog may take; then its outcome is unknown.")

@@ -6,8 +6,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from lakeward.model.upkeep import UpkeepResult
+from lakeward_lake_iceberg.merge_deletes import merge_deletes
 from lakeward_lake_iceberg.merge_files import merge_files
-from lakeward_lake_iceberg.merge_task import pack_merge, unpack_merge
+from lakeward_lake_iceberg.merge_task import DeletesTask, pack_merge, unpack_merge
 from lakeward_lake_iceberg.options import IcebergOptions
 from lakeward_lake_iceberg.partitioner import LayoutPartitioner, Place
 from lakeward_lake_iceberg.row_check import LayoutRowCheck
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from lakeward.model.tables import TableSpec
     from lakeward.model.upkeep import UpkeepTask
     from lakeward.ports import Clock, Lake, LakeWriter, Partitioner, RowCheck
+    from lakeward_lake_iceberg.merge_task import Result
 
 
 class IcebergLakePlugin:
@@ -76,7 +78,12 @@ class IcebergLakePlugin:
         return AppendWriter(known, table, place, attempt, before, GroupLimits(rows=1))
 
     def upkeep(self, task: UpkeepTask, attempt: int, check: Callable[[], None]) -> UpkeepResult:
-        """See `lakeward.hooks.plugins.UpkeepLakePlugin`: data files of one partition are merged."""
-        done = merge_files(unpack_merge(task.detail), task.number, attempt, check)
-        size_bytes = sum(one.size_bytes for one in done.files)
-        return UpkeepResult(task.number, len(done.files), size_bytes, pack_merge(done))
+        """See `lakeward.hooks.plugins.UpkeepLakePlugin`: data files or delete files of one partition are merged."""
+        asked = unpack_merge(task.detail)
+        done: Result
+        if isinstance(asked, DeletesTask):
+            done = merge_deletes(asked, task.number, attempt, check)
+        else:
+            done = merge_files(asked, task.number, attempt, check)
+        files = [one for one in done.files if one is not None]
+        return UpkeepResult(task.number, len(files), sum(one.size_bytes for one in files), pack_merge(done))

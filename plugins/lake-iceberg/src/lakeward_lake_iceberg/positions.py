@@ -5,6 +5,7 @@ Source: Iceberg spec, "Position Delete Files" and "Deletion Vectors".
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from lakeward_lake_iceberg.parquet_fields import FIELD_ID
 from lakeward_lake_iceberg.puffin import read_vector, write_vectors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable, Iterator, Mapping
 
     from lakeward_lake_iceberg.detail import DeleteFile, Value
     from lakeward_lake_iceberg.keys import Codes
@@ -65,9 +66,22 @@ def write_positions(
     Raises:
         StorageError: the storage refused.
     """
-    count = len(positions)
-    bound = {PATH_ID: target.encode("utf-8")}
-    group_rows = max(1, GROUP_BYTES // len(bound[PATH_ID]))
+    rows = {target: positions}
+    return write_shared_positions(storage, path, rows, compression=compression, place=place, replaces=replaces)
+
+
+def write_shared_positions(
+    storage: Storage,
+    path: str,
+    rows: Mapping[str, Codes],
+    *,
+    compression: str,
+    place: DeletePlace,
+    replaces: tuple[DeleteFile, ...] = (),
+) -> LakeFile:
+    """Write deletes of several data files of one partition, by their paths; as `write_positions`."""
+    targets = sorted(rows, key=str.encode)
+    first, last = ({PATH_ID: one.encode("utf-8")} for one in (targets[0], targets[-1]))
     sink = storage.create(path)
     with storage_errors(path):
         with pq.ParquetWriter(
@@ -77,21 +91,23 @@ def write_positions(
             use_dictionary=["file_path"],
             column_encoding={"pos": "DELTA_BINARY_PACKED"},
         ) as writer:
-            for start in range(0, count, group_rows):
-                writer.write_table(_rows(target, positions[start : start + group_rows]))
+            for target in targets:
+                group_rows = max(1, GROUP_BYTES // len(target.encode("utf-8")))
+                for start in range(0, len(rows[target]), group_rows):
+                    writer.write_table(_rows(target, rows[target][start : start + group_rows]))
         size = int(sink.tell())
         sink.close()
     detail = FileDetail(
         partition=place.partition,
         spec_id=place.spec_id,
-        lower=bound,
-        upper=bound,
-        references=target,
+        lower=first,
+        upper=last,
+        references=targets[0] if len(targets) == 1 else None,
         replaces=replaces,
         base_snapshot=place.base_snapshot,
         writer=place.writer,
     )
-    return LakeFile(path, "deletes", count, size, pack_detail(detail))
+    return LakeFile(path, "deletes", sum(map(len, rows.values())), size, pack_detail(detail))
 
 
 def write_vector(
@@ -135,17 +151,30 @@ def read_positions(storage: Storage, files: Iterable[DeleteFile], target: str) -
     for path in files:
         if isinstance(path, Vector):
             found.append(read_vector(storage, path))
-            continue
-        with storage_errors(path), storage.open(path) as source:
-            # As a dictionary: written out, the path in each row can be gigabytes.
-            file = pq.ParquetFile(source, read_dictionary=["file_path"])
-            for batch in file.iter_batches(columns=["file_path", "pos"]):
-                names = batch.column("file_path")
-                number = pc.index(names.dictionary, target).as_py()
-                if number >= 0:
-                    chosen = batch.column("pos").filter(pc.equal(names.indices, number))
-                    found.append(chosen.to_numpy())
+        else:
+            found += (positions for _, positions in _in_file(storage, path, {target}))
     return np.unique(np.concatenate(found))
+
+
+def read_shared_positions(storage: Storage, files: Iterable[str], targets: Container[str]) -> dict[str, Codes]:
+    """Return the deleted positions of those data files, by their paths, of which files of position deletes have any."""
+    found: dict[str, list[Codes]] = defaultdict(list)
+    for path in files:
+        for target, positions in _in_file(storage, path, targets):
+            found[target].append(positions)
+    whole = {target: np.unique(np.concatenate(some)) for target, some in found.items()}
+    return {target: positions for target, positions in whole.items() if len(positions)}
+
+
+def _in_file(storage: Storage, path: str, targets: Container[str]) -> Iterator[tuple[str, Codes]]:
+    with storage_errors(path), storage.open(path) as source:
+        # As a dictionary: written out, the path in each row can be gigabytes.
+        file = pq.ParquetFile(source, read_dictionary=["file_path"])
+        for batch in file.iter_batches(columns=["file_path", "pos"]):
+            names = batch.column("file_path")
+            for number, target in enumerate(names.dictionary.to_pylist()):
+                if target in targets:
+                    yield target, batch.column("pos").filter(pc.equal(names.indices, number)).to_numpy()
 
 
 def _rows(target: str, positions: Codes) -> pa.Table:

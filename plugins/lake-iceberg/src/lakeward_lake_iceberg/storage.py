@@ -67,8 +67,10 @@ class Storage:
 
     def modified_ms(self, uri: str) -> int | None:
         """Return when a file was written, in milliseconds since 1970 by the store's clock; None on this machine."""
-        if self._local:
-            return None
+        return None if self._local else self.written_ms(uri)
+
+    def written_ms(self, uri: str) -> int | None:
+        """As `modified_ms`, on this machine by its own clock; None also where the file is gone."""
         with storage_errors(uri):
             told = self._fs.get_file_info(self.path(uri)).mtime_ns
         return None if told is None else int(told) // 1_000_000

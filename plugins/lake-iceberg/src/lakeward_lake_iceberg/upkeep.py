@@ -13,15 +13,26 @@ from pyiceberg.transforms import IdentityTransform
 
 from lakeward.errors import FencedError
 from lakeward.model.upkeep import UpkeepPlan, UpkeepTask
-from lakeward_lake_iceberg.compaction import Live, due_merges, partition_of
+from lakeward_lake_iceberg.compaction import Live, due_deletes, due_merges
 from lakeward_lake_iceberg.entries import VECTORS_FROM, delete_file, first_row_id
 from lakeward_lake_iceberg.head import Ancestry, newest_stamp
 from lakeward_lake_iceberg.lineage import next_row_id
-from lakeward_lake_iceberg.merge_task import MergeTask, Source, pack_merge, unpack_merge, unpack_result
+from lakeward_lake_iceberg.merge_task import (
+    DeletesGroup,
+    DeletesResult,
+    DeletesTask,
+    MergeResult,
+    MergeTask,
+    Source,
+    pack_merge,
+    unpack_merge,
+    unpack_result,
+)
 from lakeward_lake_iceberg.moved_deletes import MovedDeletes, write_moved
 from lakeward_lake_iceberg.moves import Merge, Moved, unpack_positions
 from lakeward_lake_iceberg.offsets import TABLE_ID
 from lakeward_lake_iceberg.pins import plain_task
+from lakeward_lake_iceberg.policy import Policy, partition_of
 from lakeward_lake_iceberg.positions import read_positions
 from lakeward_lake_iceberg.row_ids import ROW_ID_COLUMNS, with_row_ids
 from lakeward_lake_iceberg.settled_deletes import NewVector, write_new_vectors
@@ -38,6 +49,7 @@ if TYPE_CHECKING:
     from lakeward_lake_iceberg.detail import DeleteFile, Value
     from lakeward_lake_iceberg.keys import Codes
     from lakeward_lake_iceberg.options import IcebergOptions
+    from lakeward_lake_iceberg.policy import Partition
     from lakeward_lake_iceberg.storage import Storage
     from lakeward_lake_iceberg.task import WriterTask
 
@@ -70,16 +82,18 @@ def check_owner(path: TablePath, table: Table, table_id: int, incarnation: Incar
 class Planner:
     """Plans what is due in one table, as it was loaded."""
 
-    def __init__(self, path: TablePath, table: Table, options: IcebergOptions, now_ms: int) -> None:
+    def __init__(self, path: TablePath, table: Table, options: IcebergOptions, storage: Storage, now_ms: int) -> None:
         """Read the manifests; `now_ms` is the time in ms since 1970."""
         self._path = path
         self._table = table
         self._options = options
-        self._now_ms = now_ms
-        self._live = Live.of(table)
+        self._live = live = Live.of(table)
+        self._policy = Policy(table, (*live.data.values(), *live.deletes), options, storage, now_ms)
 
     def plan(self, upkeep_id: RoundId, most: int, prefix: str, storage: Mapping[str, str]) -> UpkeepPlan | None:
-        """Return what is due, one merge a task, files below `prefix`; None where nothing is.
+        """Return what is due, one merge or the delete files of one partition a task; None where nothing is.
+
+        Data files come first: their deletes go with them. Files are written below `prefix`.
 
         `storage` are the properties of the file system.
         """
@@ -88,9 +102,22 @@ class Planner:
         writer = plain_task(self._path, self._table, prefix=prefix, options=self._options, storage=storage)
         if self._keeps_row_ids:
             writer = structs.replace(writer, schema=with_row_ids(writer.arrow_schema()).serialize().to_pybytes())
-        due = due_merges(self._table, self._live, self._options, writer.target_size_bytes, self._now_ms)[:most]
-        tasks = tuple(self._task(number, paths, writer) for number, paths in enumerate(due))
-        return UpkeepPlan(self._path, upkeep_id, "compaction", tasks) if tasks else None
+        due = due_merges(self._live, self._policy)
+        merged = {path for paths in due for path in paths}
+        deletes = due_deletes(self._live, self._policy, merged)
+        tasks = [self._task(number, paths, writer) for number, paths in enumerate(due[:most])]
+        for partition, groups in list(deletes.items())[: most - len(tasks)]:
+            tasks.append(self._deletes_task(len(tasks), partition, groups, writer))
+        return UpkeepPlan(self._path, upkeep_id, "compaction", tuple(tasks)) if tasks else None
+
+    def _deletes_task(
+        self, number: int, partition: Partition, groups: list[DeletesGroup], writer: WriterTask
+    ) -> UpkeepTask:
+        spec_id, values = partition
+        merge = DeletesTask(writer=structs.replace(writer, spec_id=spec_id), partition=values, groups=tuple(groups))
+        sizes = {one.data_file.file_path: one.data_file.file_size_in_bytes for one in self._live.deletes}
+        files = [path for group in groups for path in group.files]
+        return UpkeepTask(number, len(files), sum(sizes[path] for path in files), pack_merge(merge))
 
     def _task(self, number: int, paths: list[str], writer: WriterTask) -> UpkeepTask:
         entries = [self._live.data[path] for path in paths]
@@ -148,9 +175,15 @@ class Replacing:
             StorageError: deletes that have come meanwhile cannot be read, or written for the new files.
         """
         found = self._found
+        void = 0
         for task, result in zip(commit.tasks, commit.results, strict=True):
             merge, done = unpack_merge(task.detail), unpack_result(result.detail)
-            if not self._live.is_plain or any(one.path not in self._live.data for one in merge.sources):
+            if isinstance(merge, DeletesTask):
+                void += isinstance(done, DeletesResult) and not self._take_deletes(merge, done)
+                continue
+            if not isinstance(done, MergeResult) or not self._live.is_plain:
+                return None
+            if any(one.path not in self._live.data for one in merge.sources):
                 return None
             firsts = accumulate(done.live, initial=0)
             moved = tuple(
@@ -164,9 +197,28 @@ class Replacing:
             found.files += done.files
             found.sequences |= {file.path: merge.sequence for file in done.files}
             found.removed |= {one.path for one in merge.sources}
+        if void == len(commit.tasks):
+            return None
         found.removed |= self._useless_deletes()
         found.files += self._late_deletes(commit.ids)
         return found
+
+    def _take_deletes(self, merge: DeletesTask, done: DeletesResult) -> bool:
+        """Replace delete files, group by group; False where a round or somebody else has replaced some of each group.
+
+        What is written for a data file that somebody has replaced is about nothing, and goes with the next compaction.
+        """
+        known = {entry.data_file.file_path for entry in self._live.deletes}
+        kept = [
+            (group, file) for group, file in zip(merge.groups, done.files, strict=True) if known.issuperset(group.files)
+        ]
+        if self._table.metadata.format_version >= VECTORS_FROM or not kept:
+            return False
+        replaced = tuple(path for group, _ in kept for path in group.files)
+        self._found.files += [file for _, file in kept if file is not None]
+        self._found.removed |= set(replaced)
+        self._found.merges.append(Merge(merge.writer.spec_id, merge.partition, "", (), (), replaced))
+        return True
 
     def _late_deletes(self, ids: CommitIds) -> list[LakeFile]:
         moved = MovedDeletes(self._late, self._merge_of)

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import PyArrowFile
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.typedef import Record
@@ -21,12 +22,13 @@ from lakeward_lake_iceberg.commit import SnapshotBuilder
 from lakeward_lake_iceberg.manifests import ManifestSet
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
 from lakeward_lake_iceberg.positions import PATH_ID, SCHEMA
-from lakeward_lake_iceberg.storage import local_path
+from lakeward_lake_iceberg.storage import Storage, local_path
 from lakeward_testing.lake_tables import PATH, head_of, incarnation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    import pytest
     from pyiceberg.table import Table
 
     from lakeward.model.upkeep import UpkeepPlan, UpkeepResult
@@ -108,6 +110,23 @@ def append_deletes(table: Table, path: str, content: DataFileContent, rows: int,
     )
     prepared = builder._finish([*builder._base(), *added], Operation.DELETE, {}, {}, {})
     catalog.commit_table(table, prepared.requirements, prepared.updates)
+
+
+def die_after(steps: int, monkeypatch: pytest.MonkeyPatch, catalog: type) -> None:
+    """Have this process "killed" after so many files that were opened or created, or commits that were sent."""
+    left = iter(range(steps))
+
+    def or_die(whole: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **named: Any) -> Any:  # noqa: ANN401 - of any type
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            return whole(*given, **named)
+
+        return call
+
+    asked = ((Storage, "create"), (Storage, "open"), (PyArrowFile, "create"), (catalog, "commit_table"))
+    for kind, name in asked:
+        monkeypatch.setattr(kind, name, or_die(getattr(kind, name)))
 
 
 def _go_on() -> None:
