@@ -385,7 +385,12 @@ def _requirements(table: Table) -> tuple[TableRequirement, ...]:
 
 def main_is(snapshot_id: int | None) -> TableRequirement:
     """Require that main stands at a snapshot, or does not exist."""
-    return AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": snapshot_id})
+    return ref_is(MAIN_BRANCH, snapshot_id)
+
+
+def ref_is(name: str, snapshot_id: int | None) -> TableRequirement:
+    """Require the same of any branch or tag."""
+    return AssertRefSnapshotId.model_validate({"ref": name, "snapshot-id": snapshot_id})
 
 
 def _retention(table: Table) -> dict[str, int]:

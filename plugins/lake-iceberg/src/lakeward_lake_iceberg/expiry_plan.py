@@ -114,13 +114,7 @@ class ExpiryPlans:
         known = {local_path(file) for file in listed}
         # A manifest list is deleted last: if it is gone, so is everything that it referenced.
         left = [one for one in gone if local_path(one.manifest_list) in known]
-        to_delete = expire.unreachable(
-            metadata.snapshots,
-            left,
-            metadata.properties,
-            self._table.io,
-            lambda path: local_path(path) not in known,
-        )
+        to_delete = expire.unreachable(metadata, left, self._table.io, lambda path: local_path(path) not in known)
         for file in to_delete:
             self._storage.delete(file)
 

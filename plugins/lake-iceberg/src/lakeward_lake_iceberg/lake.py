@@ -44,6 +44,7 @@ from lakeward_lake_iceberg.offsets import (
 from lakeward_lake_iceberg.pins import target_size
 from lakeward_lake_iceberg.read_rows import snapshot_rows
 from lakeward_lake_iceberg.reading_lines import reading_lines
+from lakeward_lake_iceberg.retention import Kept, Retention
 from lakeward_lake_iceberg.schema import has_system_columns, lake_schema
 from lakeward_lake_iceberg.storage import Storage
 from lakeward_lake_iceberg.task import pack_task
@@ -292,12 +293,14 @@ class IcebergLake:
         if plans is not None:
             plans.settle()
         self.delete(self._dead_metadata(table))
-        ids = expire.expirable(table.metadata, keep, self._options.keep_snapshots)
+        configured = Kept(self._options.keep_snapshots, int(1000 * self._options.keep_snapshots_s))
+        retention = Retention(table.metadata, configured, self._clock.wall_ms())
+        ids = expire.expirable(table.metadata, retention, keep)
         if not ids:
             return 0
         plan = "" if plans is None else plans.write(self.new_ids(path).uuid, ids)
         try:
-            outcome, _ = self._client.send(table, *expire.removal(table, ids))
+            outcome, _ = self._client.send(table, *expire.removal(table, ids, retention.ended()))
         except OutcomeUnknownError:
             # Settled by looking; what cannot be settled now is at the next expiry or start.
             outcome = None

@@ -81,7 +81,23 @@ class IcebergOptions(Options, frozen=True, kw_only=True):
             "become one; from two on where the partition is no longer written to.",
         ),
     ] = 5
-    keep_snapshots: Annotated[int, Meta(gt=0, description="So many of the newest snapshots of a table are kept.")] = 20
+    keep_snapshots: Annotated[
+        int,
+        Meta(
+            gt=0,
+            description="So many of the newest snapshots of a table are kept at least. A lake table's property "
+            "`history.expire.min-snapshots-to-keep`, or what its branch says, wins.",
+        ),
+    ] = 20
+    keep_snapshots_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="Older snapshots are kept for so many seconds, for readers that take long: each commit writes "
+            "them all into the metadata. A lake table's property `history.expire.max-snapshot-age-ms`, or what its "
+            "branch says, wins.",
+        ),
+    ] = 0.0
     commit_timeout_s: Annotated[
         float, Meta(gt=0, description="Seconds that one call to the catalog may take; then its outcome is unknown.")
     ] = COMMIT_TIMEOUT_S
