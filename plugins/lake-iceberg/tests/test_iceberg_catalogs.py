@@ -208,3 +208,22 @@ def test_a_package_that_a_catalog_lacks_is_named(
 def test_a_uri_of_no_database_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"lake\.uri: expected the URI of a database .* found 'catalog'"):
         CatalogClient(IcebergOptions(warehouse=str(tmp_path), uri="catalog"))
+
+
+def test_a_file_that_nothing_names_is_found_in_s3_and_no_other(sql_on_s3: IcebergOptions) -> None:
+    plugin, table = IcebergLakePlugin(), key_table()
+    lake: Any = plugin.open(sql_on_s3, SystemClock())
+    tiering = TieringRound(plugin, lake, table, incarnation())
+    tiering.write(log_split(table), [source_batch(COLUMNS, [{"id": 1, "name": "a"}], changes=[Change.INSERT])])
+    assert lake.commit(tiering.request()) is CommitOutcome.LANDED
+    left = f"{lake.head(PATH).location}/data/left.parquet"
+    storage = Storage(left, sql_on_s3.properties)
+    with storage.create(left) as sink:
+        sink.write(b"left")
+    tomorrow = SystemClock().wall_ms() + 86_400_000
+    assert [one.path for one in lake.find_orphans(PATH, (), tomorrow)] == [left]
+    assert lake.find_orphans(PATH, (), tomorrow - 2 * 86_400_000) == ()
+    lake.delete([left])
+    assert lake.find_orphans(PATH, (), tomorrow) == ()
+    assert rows(sql_on_s3) == [{"id": 1, "name": "a"}]
+    lake.close()

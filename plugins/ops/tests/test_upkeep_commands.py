@@ -11,18 +11,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakeward.clock import SystemClock
-from lakeward.model.identity import Incarnation
+from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.results import LakeHead
 from lakeward.model.status import ServiceReport, TableReport, UpkeepReport
 from lakeward.model.tables import TablePath
-from lakeward.model.upkeep import FileCounts, UpkeepPlan, UpkeepTask
+from lakeward.model.upkeep import FileCounts, OrphanFile, UpkeepPlan, UpkeepTask
 from lakeward.observe import status_file
 from lakeward.observe.control import read_control
+from lakeward.storage.round_journal import JournalStore, RoundJournal
+from lakeward.storage.small_files import SmallFiles
 
 if TYPE_CHECKING:
     from lakeward_service_kit.command_line import Lakeward
 
 FLIGHTS = TablePath("nyc", "flights")
+ORPHANS = (OrphanFile("/w/flights/data/a.parquet", 1000, 1), OrphanFile("/w/flights/data/r/b.parquet", 24, 2))
 LAST = UpkeepReport("compaction", "committed", 1, 7, 2048, 0, files_after=1, size_bytes_after=1024)
 
 
@@ -35,6 +38,10 @@ def kept(flights: Lakeward, monkeypatch: pytest.MonkeyPatch) -> Lakeward:
         "plan_upkeep": lambda _, path, upkeep_id, most: UpkeepPlan(path, upkeep_id, "compaction", tasks[:most]),
         "commit_upkeep": lambda *_: pytest.fail("nothing may be committed"),
         "count_files": lambda *_: FileCounts(9, 4096, 8, 2, 30),
+        "find_orphans": lambda _, path, kept, before_ms: tuple(
+            one for one in ORPHANS if not one.path.startswith(tuple(kept))
+        ),
+        "delete": lambda _, files: Path("deleted").write_text("\n".join(files), encoding="utf-8"),
     }
     # A class of its own: Python remembers of a class which protocols it has.
     puddle = importlib.import_module("puddle_lake")
@@ -107,3 +114,39 @@ def test_where_no_service_runs_the_command_says_how_to_go_on(kept: Lakeward, tmp
     assert said.code == 2
     assert "lakeward run --once" in said.err
     assert read_control(str(tmp_path / "lakeward-state"), "nyc").upkeep == {}
+
+
+def test_files_that_nothing_names_are_shown_and_stay(kept: Lakeward, tmp_path: Path) -> None:
+    runs(tmp_path)
+    said = kept("upkeep", "orphans", "nyc.flights")
+    assert said.code == 0, said
+    assert "2 files of 1.0 KiB that nothing names" in said.out
+    assert "/w/flights/data/a.parquet" in said.out
+    assert not Path("deleted").exists()
+
+
+def test_they_are_deleted_where_that_is_asked_but_for_those_of_rounds_that_are_not_settled(
+    kept: Lakeward, tmp_path: Path
+) -> None:
+    runs(tmp_path)
+    round_id = RoundId(Incarnation("nyc", 1, "0" * 16), 1, 1, 1)
+    journal = RoundJournal.begun(round_id, FLIGHTS, None, None, "/w/flights/data/r/")
+    JournalStore(SmallFiles(str(tmp_path / "lakeward-state")), "nyc").write(journal)
+    said = kept("upkeep", "orphans", "nyc.*", "--delete", "--yes", "-o", "json")
+    assert said.code == 0, said
+    (one,) = said.document["tables"]
+    assert (one["deleted"], [file["path"] for file in one["files"]]) == (True, ["/w/flights/data/a.parquet"])
+    assert Path("deleted").read_text(encoding="utf-8") == "/w/flights/data/a.parquet"
+
+
+def test_nothing_is_looked_for_without_the_state_of_the_service_that_tiers_the_table(kept: Lakeward) -> None:
+    said = kept("upkeep", "orphans", "nyc.flights")
+    assert said.code == 2
+    assert "only the state says" in said.err
+
+
+def test_files_of_a_commit_that_may_be_under_way_are_not_asked_for(kept: Lakeward, tmp_path: Path) -> None:
+    runs(tmp_path)
+    said = kept("upkeep", "orphans", "nyc.flights", "--older-than", "12h")
+    assert said.code == 2
+    assert "at least 1d" in said.err

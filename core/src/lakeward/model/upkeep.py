@@ -52,6 +52,14 @@ class FileCounts(msgspec.Struct, frozen=True):
     deleted_rows: int
 
 
+class OrphanFile(msgspec.Struct, frozen=True):
+    """A file of a lake table's folders that nothing names. `written_ms` is by the clock of its storage."""
+
+    path: str
+    size_bytes: int
+    written_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class UpkeepPlan:
     """What is due in one table, as it was when this was planned.

@@ -52,4 +52,5 @@ from lakeward.ports.transport import Listener as Listener
 from lakeward.ports.transport import Receiver as Receiver
 from lakeward.ports.transport import Transport as Transport
 from lakeward.ports.upkeep import CountedLake as CountedLake
+from lakeward.ports.upkeep import OrphanLake as OrphanLake
 from lakeward.ports.upkeep import UpkeepLake as UpkeepLake

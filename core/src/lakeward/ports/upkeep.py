@@ -10,9 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from lakeward.model.identity import RoundId
     from lakeward.model.tables import TablePath
-    from lakeward.model.upkeep import FileCounts, UpkeepCommit, UpkeepOutcome, UpkeepPlan
+    from lakeward.model.upkeep import FileCounts, OrphanFile, UpkeepCommit, UpkeepOutcome, UpkeepPlan
 
 
 @runtime_checkable
@@ -54,5 +56,21 @@ class CountedLake(Protocol):
 
         Raises:
             LakeError: the lake could not be read.
+        """
+        ...
+
+
+@runtime_checkable
+class OrphanLake(Protocol):
+    """A lake that finds files which nobody knows: what a commit of another engine has left that never landed."""
+
+    def find_orphans(self, path: TablePath, kept: Collection[str], before_ms: int) -> tuple[OrphanFile, ...]:
+        """Return the files in the folders of a table that were written before a time and that nothing names.
+
+        No retained snapshot does, of whatever branch, and nothing in the metadata. Files with one of `kept` in their
+        names stay in any case. `before_ms` is in ms since 1970; a younger file may be of a commit that is under way.
+
+        Raises:
+            LakeError: the table's folders may have files of others, or its files may not be deleted.
         """
         ...

@@ -37,6 +37,11 @@ def metadata_root(metadata: TableMetadata) -> str:
     return (metadata.properties.get("write.metadata.path") or f"{metadata.location}/metadata").rstrip("/") + "/"
 
 
+def may_delete(metadata: TableMetadata) -> bool:
+    """Return whether the table lets its files be deleted: another one may name them, too."""
+    return metadata.properties.get("gc.enabled", "true").lower() == "true"
+
+
 def referenced(table: Table, files: Collection[str]) -> frozenset[str]:
     """Return those of `files` that a retained snapshot, or the metadata itself, references.
 
@@ -45,7 +50,7 @@ def referenced(table: Table, files: Collection[str]) -> frozenset[str]:
     """
     wanted = {_plain(file): file for file in files}
     found: set[str] = set()
-    for name in _named(table):
+    for name in named(table):
         plain = _plain(name)
         if plain in wanted:
             found.add(wanted.pop(plain))
@@ -77,7 +82,7 @@ def dead_metadata(table: Table, storage: Storage, *, swaps_in_order: bool) -> li
     version or older has lost its swap. Else only what is older than the log is taken.
     """
     numbers = [_version(path) for path in _metadata_files(table)]
-    if None in numbers or not _trims(table.metadata) or (len(numbers) == 1 and not swaps_in_order):
+    if None in numbers or not trims(table.metadata) or (len(numbers) == 1 and not swaps_in_order):
         return []
     current, oldest = max(one or 0 for one in numbers), min(one or 0 for one in numbers)
     last = current if swaps_in_order else oldest - 1
@@ -110,7 +115,7 @@ def dead_stamps(table: Table, storage: Storage, incarnation: Incarnation) -> lis
 
 def trim_metadata(base: TableMetadata, new: TableMetadata, storage: Storage) -> None:
     """Delete metadata files that fell out of the log, where the table asks for it (as the library's commit does)."""
-    if not _trims(base):
+    if not trims(base):
         return
     kept = {entry.metadata_file for entry in new.metadata_log}
     for entry in base.metadata_log:
@@ -129,7 +134,8 @@ def manifests_of(snapshots: Iterable[Snapshot], io: FileIO) -> dict[str, Manifes
     return {manifest.manifest_path: manifest for snapshot in snapshots for manifest in snapshot.manifests(io)}
 
 
-def _trims(metadata: TableMetadata) -> bool:
+def trims(metadata: TableMetadata) -> bool:
+    """Return whether the table wants metadata files deleted that fall out of its log."""
     return metadata.properties.get("write.metadata.delete-after-commit.enabled", "false").lower() == "true"
 
 
@@ -147,9 +153,12 @@ def _start_of(path: str) -> Incarnation | None:
         return None
 
 
-def _named(table: Table) -> Iterator[str]:
+def named(table: Table) -> Iterator[str]:
+    """Yield all that the metadata and the retained snapshots name, those that snapshots name as removed too."""
     snapshots = sorted(table.metadata.snapshots, key=lambda one: one.sequence_number or 0, reverse=True)
     yield from _metadata_files(table)
+    yield from (one.statistics_path for one in table.metadata.statistics)
+    yield from (one.statistics_path for one in table.metadata.partition_statistics)
     yield from offsets_files(snapshots, table.metadata.properties)
     yield from (snapshot.manifest_list for snapshot in snapshots)
     manifests = manifests_of(snapshots, table.io)

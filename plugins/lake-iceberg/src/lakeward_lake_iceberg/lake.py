@@ -41,6 +41,7 @@ from lakeward_lake_iceberg.offsets import (
     TABLE_ID,
     UPKEEP,
 )
+from lakeward_lake_iceberg.orphans import find_orphans
 from lakeward_lake_iceberg.pins import target_size
 from lakeward_lake_iceberg.read_rows import snapshot_rows
 from lakeward_lake_iceberg.reading_lines import reading_lines
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
     from lakeward.model.identity import Incarnation, RoundId
     from lakeward.model.results import CommitRequest, LakeHead, RewriteRequest
     from lakeward.model.tables import TablePath, TableSpec
-    from lakeward.model.upkeep import FileCounts, UpkeepCommit, UpkeepPlan
+    from lakeward.model.upkeep import FileCounts, OrphanFile, UpkeepCommit, UpkeepPlan
     from lakeward.ports import CheckResult, Clock, FileDifference, FormatUpgrade, ServerLake
     from lakeward_lake_iceberg.options import IcebergOptions
 
@@ -71,7 +72,7 @@ _ID_BITS = 62
 class IcebergLake:
     """See `lakeward.ports.Lake`.
 
-    It is also a `RewritableLake`, `FileCheckedLake`, `UpkeepLake`, `CountedLake` and `UpgradableLake`.
+    It is also a `RewritableLake`, `FileCheckedLake`, `UpkeepLake`, `CountedLake`, `OrphanLake` and `UpgradableLake`.
     """
 
     name = "iceberg"
@@ -209,6 +210,10 @@ class IcebergLake:
         table = self._load(path)
         return count_files(Live.of(table), pins.target_size(table, self._options))
 
+    def find_orphans(self, path: TablePath, kept: Collection[str], before_ms: int) -> tuple[OrphanFile, ...]:
+        """See `lakeward.ports.OrphanLake`."""
+        return find_orphans(path, lambda: self._load(path), self._storage(self._load(path)), kept, before_ms)
+
     def _send(self, path: TablePath, table: Table, prepared: Prepared, ids: CommitIds) -> CommitOutcome:
         """Send a commit that is built on a table once, and find out what has become of it.
 
@@ -326,8 +331,7 @@ class IcebergLake:
 
     def _plans(self, table: Table) -> ExpiryPlans | None:
         """Return the table's plans; None if the table forbids deleting files (`gc.enabled`)."""
-        allowed = table.metadata.properties.get("gc.enabled", "true").lower() == "true"
-        return ExpiryPlans(table, self._storage(table)) if allowed else None
+        return ExpiryPlans(table, self._storage(table)) if files.may_delete(table.metadata) else None
 
     def _clean_up_start(self, table: Table, incarnation: Incarnation) -> None:
         """Delete what an earlier start left that died during a commit or an expiry: no journal lists that."""

@@ -10,7 +10,7 @@ import pyarrow.fs as pafs
 from lakeward.local_files import storage_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
 
@@ -85,10 +85,14 @@ class Storage:
 
     def list(self, prefix: str) -> tuple[str, ...]:
         """Return the URIs of all files under a directory, sorted; none where there is no such directory."""
+        return tuple(sorted(uri for uri, _ in self.infos(prefix)))
+
+    def infos(self, prefix: str) -> Iterator[tuple[str, pafs.FileInfo]]:
+        """Yield the URI of each file under a directory, and what the store says of it."""
         root = self.path(prefix).rstrip("/")
         with storage_errors(prefix):
             found = self._fs.get_file_info(pafs.FileSelector(root, recursive=True, allow_not_found=True))
-        return tuple(sorted(self._uri(prefix, root, info.path) for info in found if info.is_file))
+        return ((self._uri(prefix, root, info.path), info) for info in found if info.is_file)
 
     def path(self, uri: str) -> str:
         """Return the path inside the file system."""
