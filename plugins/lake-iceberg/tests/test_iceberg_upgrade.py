@@ -176,3 +176,19 @@ def test_a_table_of_a_rest_catalog_is_made_and_upgraded_by_its_server(
         keys.tier([1], [2])
         keys.check(catalog, read_table)
         lake.close()
+
+
+@pytest.mark.usefixtures("keys")
+def test_what_a_killed_upgrade_has_left_goes_with_the_next_one(
+    lake: IcebergLake, catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(catalog), "commit_table", die)
+    with pytest.raises(KeyboardInterrupt):
+        lake.upgrade(PATH)
+    monkeypatch.undo()
+    assert len(orphans_of(catalog.load_table(str(PATH)))) == 1
+    assert lake.upgrade(PATH) == (2, 3)
+    assert orphans_of(catalog.load_table(str(PATH))) == set()

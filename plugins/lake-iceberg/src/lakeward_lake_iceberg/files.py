@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _METADATA_FILE = re.compile(r"(\d+)-[^/]*\.metadata\.json$")
 _STAMP_FILE = re.compile(r"/snap-\d+-0-([^/]+)-stamp\.avro$")
+_UPGRADE = "-upgrade"
 
 
 def data_root(metadata: TableMetadata) -> str:
@@ -111,6 +112,18 @@ def dead_stamps(table: Table, storage: Storage, incarnation: Incarnation) -> lis
         if _plain(path) not in landed and (start := _start_of(path)) and not start.succeeds(incarnation)
         if start.service == incarnation.service
     ]
+
+
+def upgrade_name(uuid: str) -> str:
+    """Return the part of the name of an upgrade's files that tells them, for `dead_upgrades`."""
+    return f"{uuid}{_UPGRADE}"
+
+
+def dead_upgrades(table: Table, storage: Storage) -> list[str]:
+    """Return manifest lists of upgrades that did not land, of a table that is upgraded: none of them can any more."""
+    landed = {_plain(snapshot.manifest_list) for snapshot in table.metadata.snapshots}
+    listed = storage.list(metadata_root(table.metadata))
+    return [path for path in listed if path.endswith(f"{_UPGRADE}.avro") and _plain(path) not in landed]
 
 
 def trim_metadata(base: TableMetadata, new: TableMetadata, storage: Storage) -> None:

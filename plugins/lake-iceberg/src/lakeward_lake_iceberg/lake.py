@@ -202,7 +202,7 @@ class IcebergLake:
 
     def upgrade(self, path: TablePath) -> FormatUpgrade:
         """See `lakeward.ports.UpgradableLake`: to format version 3."""
-        upgrading = Upgrading(self._client, self._clock, lambda file: self.delete([file]))
+        upgrading = Upgrading(self._client, self._clock, self._storage, lambda file: self.delete([file]))
         return upgrading.upgrade(path, lambda: self.new_ids(path))
 
     def count_files(self, path: TablePath) -> FileCounts:

@@ -6,6 +6,7 @@ is a conflict, and is built anew. The snapshot gives row ids to all files that a
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyiceberg.catalog import MetastoreCatalog
@@ -16,6 +17,7 @@ from lakeward.ports import FormatUpgrade
 from lakeward_lake_iceberg.catalog import Fate, Sent
 from lakeward_lake_iceberg.commit import SnapshotBuilder, check_format
 from lakeward_lake_iceberg.entries import NEWEST
+from lakeward_lake_iceberg.files import dead_upgrades, upgrade_name
 from lakeward_lake_iceberg.offsets import UPGRADED
 from lakeward_lake_iceberg.sql import LineageSqlCatalog, upgraded
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from lakeward.model.tables import TablePath
     from lakeward.ports import Clock
     from lakeward_lake_iceberg.catalog import CatalogClient
+    from lakeward_lake_iceberg.storage import Storage
 
 _TRIES = 20
 
@@ -44,10 +47,17 @@ def writes_newest(client: CatalogClient) -> bool:
 class Upgrading:
     """Upgrades tables of one catalog."""
 
-    def __init__(self, client: CatalogClient, clock: Clock, delete: Callable[[str], None]) -> None:
-        """Use a catalog; `delete` deletes a file."""
+    def __init__(
+        self,
+        client: CatalogClient,
+        clock: Clock,
+        storage: Callable[[Table], Storage],
+        delete: Callable[[str], None],
+    ) -> None:
+        """Use a catalog; `storage` opens that of a table, `delete` deletes a file."""
         self._client = client
         self._clock = clock
+        self._storage = storage
         self._delete = delete
 
     def upgrade(self, path: TablePath, new_ids: Callable[[], CommitIds]) -> FormatUpgrade:
@@ -61,10 +71,13 @@ class Upgrading:
             found = table.metadata.format_version
             first = found if first is None else first
             if found >= NEWEST:
+                for left in dead_upgrades(table, self._storage(table)):
+                    self._delete(left)
                 return FormatUpgrade(first, found)
             check_format(table)
             self._check_catalog(path)
-            self._send(path, table, new_ids())
+            ids = new_ids()
+            self._send(path, table, replace(ids, uuid=upgrade_name(ids.uuid)))
         message = f"{path}: {_TRIES} commits of others came before the upgrade; try again"
         raise CommitConflictError(message)
 
