@@ -145,6 +145,20 @@ def test_a_partition_that_is_written_to_is_left_until_it_is_quiet_or_has_too_man
     lake.close()
 
 
+def test_what_was_counted_is_not_read_again_for_the_plan_unless_the_table_has_changed(
+    lake: IcebergLake, keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert lake.count_files(PATH).data_files == 3
+    with monkeypatch.context() as patched:
+        patched.setattr(Live, "of", lambda _: pytest.fail("they are read again"))
+        assert Job(lake).plan is not None
+    lake.count_files(PATH)
+    keys.tier({50: "x"})
+    job = Job(lake)
+    assert job.plan is not None
+    assert [task.files for task in job.plan.tasks] == [4]
+
+
 def test_without_compaction_nothing_is_due(keys: Keys, options: IcebergOptions) -> None:
     del keys
     lake: Any = IcebergLakePlugin().open(msgspec.structs.replace(options, compaction="none"), FakeClock())

@@ -88,6 +88,8 @@ class IcebergLake:
         self._options = options
         self._clock = clock
         self._client = CatalogClient(options)
+        self._counted: tuple[str, Live] | None = None
+        """The files that were counted last, by metadata file: what is planned next is mostly the same table."""
 
     def open_table(self, table: TableSpec, incarnation: Incarnation) -> LakeHead:
         """See `lakeward.ports.Lake.open_table`."""
@@ -182,7 +184,10 @@ class IcebergLake:
         table = self._load_own(path, upkeep_id.table_id)
         if self._options.compaction != "own" or table.metadata.format_version not in FORMAT_VERSIONS:
             return None
-        planner = Planner(path, table, self._options, self._storage(table), self._clock.wall_ms())
+        counted, self._counted = self._counted, None
+        known = counted is not None and counted[0] == table.metadata_location
+        live = counted[1] if counted is not None and known else Live.of(table)
+        planner = Planner(path, table, live, self._options, self._storage(table), self._clock.wall_ms())
         return planner.plan(upkeep_id, most, _round_prefix(table, upkeep_id), self._storage_properties())
 
     def commit_upkeep(self, commit: UpkeepCommit) -> UpkeepOutcome:
@@ -208,7 +213,9 @@ class IcebergLake:
     def count_files(self, path: TablePath) -> FileCounts:
         """See `lakeward.ports.CountedLake`."""
         table = self._load(path)
-        return count_files(Live.of(table), pins.target_size(table, self._options))
+        live = Live.of(table)
+        self._counted = table.metadata_location, live
+        return count_files(live, pins.target_size(table, self._options))
 
     def find_orphans(self, path: TablePath, kept: Collection[str], before_ms: int) -> tuple[OrphanFile, ...]:
         """See `lakeward.ports.OrphanLake`."""

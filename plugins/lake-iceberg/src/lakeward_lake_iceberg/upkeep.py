@@ -82,12 +82,14 @@ def check_owner(path: TablePath, table: Table, table_id: int, incarnation: Incar
 class Planner:
     """Plans what is due in one table, as it was loaded."""
 
-    def __init__(self, path: TablePath, table: Table, options: IcebergOptions, storage: Storage, now_ms: int) -> None:
-        """Read the manifests; `now_ms` is the time in ms since 1970."""
+    def __init__(  # noqa: PLR0917 - what is looked at
+        self, path: TablePath, table: Table, live: Live, options: IcebergOptions, storage: Storage, now_ms: int
+    ) -> None:
+        """Look at the times of all files; `live` are those of the table's head, `now_ms` is in ms since 1970."""
         self._path = path
         self._table = table
         self._options = options
-        self._live = live = Live.of(table)
+        self._live = live
         self._policy = Policy(table, (*live.data.values(), *live.deletes), options, storage, now_ms)
 
     def plan(self, upkeep_id: RoundId, most: int, prefix: str, storage: Mapping[str, str]) -> UpkeepPlan | None:

@@ -56,8 +56,9 @@ def _due(lake: Lake, services: Services, path: TablePath, in_lake: TablePath) ->
     if head is None or head.stamp is None or head.table_id is None:
         return DueUpkeep(str(path), "nothing: no service has tiered it yet", last=last)
     assert isinstance(lake, UpkeepLake)  # noqa: S101 - checked before
-    planned = lake.plan_upkeep(in_lake, RoundId(head.stamp, head.table_id, UPKEEP, 0), _MOST)
+    # Counted first, as by a service: the lake may know the files still when it plans.
     counts = lake.count_files(in_lake) if isinstance(lake, CountedLake) else None
+    planned = lake.plan_upkeep(in_lake, RoundId(head.stamp, head.table_id, UPKEEP, 0), _MOST)
     if planned is None or not planned.tasks:
         return DueUpkeep(str(path), "nothing", counts=counts, last=last)
     files, size_bytes = sum(one.files for one in planned.tasks), sum(one.size_bytes for one in planned.tasks)
