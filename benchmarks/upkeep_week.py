@@ -7,8 +7,9 @@ tables in turn: one with upkeep, one without any, which may end before. Every te
 snapshots, and the jobs of upkeep run that are due, as in a service. Between two stops reads are measured twenty times,
 so that stops do not show in which round of a cycle they came. At each stop it prints, for both: files, delete files,
 bytes of `metadata/`, and the medians since the stop before: milliseconds of processor time of a round's writer, of its
-commit, of DuckDB's full scan and of its look at one key. At the end: the ratios of the last stop to the first, and the
-processor time that upkeep took.
+commit, of DuckDB's full scan and of its look at one key, and of its scan of a Parquet file that stays as it is, which
+says what else the machine does. At the end: the ratios of the last stop to the first, as they are and divided by that
+of the file, and the processor time that upkeep took.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import cast
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyiceberg.catalog.sql import SqlCatalog
 
 from lakeward.clock import SystemClock
@@ -48,10 +50,11 @@ DELETED = 0.1
 class Lakeside:
     """One of the two tables: its lake, and what its rounds took."""
 
-    def __init__(self, directory: Path, *, upkeep: bool) -> None:
-        """Begin with an empty warehouse."""
+    def __init__(self, directory: Path, control: Path, *, upkeep: bool) -> None:
+        """Begin with an empty warehouse; `control` is the file that stays as it is."""
         self.name = "with upkeep" if upkeep else "without"
         self._directory = directory
+        self._control = control
         self._plugin = IcebergLakePlugin()
         self._options = IcebergOptions(warehouse=str(directory))
         self._lake: Lake = self._plugin.open(self._options, SystemClock())
@@ -91,8 +94,9 @@ class Lakeside:
         location = SqlCatalog("lakeward", uri=f"sqlite:///{self._directory}/catalog.db").load_table(str(PATH))
         table = f"iceberg_scan('{location.metadata_location}')"
         scan = f"SELECT count(*), max(name) FROM {table}"  # noqa: S608 - of this file
-        key = f"SELECT name FROM {table} WHERE id = 500001"  # noqa: S608 - of this file
-        for name, query in (("scan", scan), ("key", key)):
+        key = f"SELECT name FROM {table} WHERE id = 50001"  # noqa: S608 - of this file
+        file = f"SELECT count(*), max(name) FROM '{self._control}'"  # noqa: S608 - of this file
+        for name, query in (("scan", scan), ("key", key), ("file", file)):
             started = time.process_time()
             DUCK.execute(query).fetchall()
             self._spent[name].append((time.process_time() - started) * 1000)
@@ -157,26 +161,34 @@ def main() -> None:
     parser.add_argument("--stops", type=int, default=6)
     told = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="lakeward-bench-") as directory:
-        sides = [Lakeside(Path(directory) / str(upkeep), upkeep=upkeep) for upkeep in (True, False)]
+        control = Path(directory) / "control.parquet"
+        shuffled = np.random.default_rng(0).permutation(told.keys)
+        pq.write_table(pa.Table.from_batches([_load(shuffled).records]), control)
+        sides = [Lakeside(Path(directory) / str(upkeep), control, upkeep=upkeep) for upkeep in (True, False)]
         stops = {told.rounds * (number + 1) // told.stops for number in range(told.stops)}
         every = max(1, told.rounds // told.stops // SAMPLES)
         for number in range(1, told.rounds + 1):
             random = np.random.default_rng(number)
-            keys = np.arange(told.keys) if number == 1 else random.choice(told.keys, told.changes, replace=False)
+            keys = shuffled if number == 1 else random.choice(told.keys, told.changes, replace=False)
             deleted = random.random(len(keys)) < DELETED
             going_on = sides if told.without is None or number <= told.without else sides[:1]
             for side in going_on:
                 side.tier(number, keys, deleted)
                 if number % every == 0:
                     side.sample()
+                if number == told.without and number not in stops and side is sides[1]:
+                    print(f"after {number} rounds:", flush=True)
+                    side.look()
             if number in stops:
                 print(f"after {number} rounds:", flush=True)
                 for side in going_on:
                     side.look()
         for side in sides:
             first, last = side.stops[0], side.stops[-1]
-            ratios = ", ".join(f"{name} {last[name] / first[name]:.2f}" for name in first)
-            print(f"{side.name}: last stop / first: {ratios}")
+            ratios = {name: last[name] / first[name] for name in first}
+            as_is = ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items())
+            cleared = ", ".join(f"{name} {ratio / ratios['file']:.2f}" for name, ratio in ratios.items())
+            print(f"{side.name}: last stop / first: {as_is}; by that of the file: {cleared}")
             side.close()
         share = sides[0].upkeep_s / sides[0].rounds_s
         print(f"upkeep took {sides[0].upkeep_s:.0f} s of processor time, {share:.0%} of what the rounds took")

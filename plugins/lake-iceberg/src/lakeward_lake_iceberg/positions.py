@@ -162,8 +162,8 @@ def read_shared_positions(storage: Storage, files: Iterable[str], targets: Conta
     for path in files:
         for target, positions in _in_file(storage, path, targets):
             found[target].append(positions)
-    whole = {target: np.unique(np.concatenate(some)) for target, some in found.items()}
-    return {target: positions for target, positions in whole.items() if len(positions)}
+    merged = {target: np.unique(np.concatenate(some)) for target, some in found.items()}
+    return {target: positions for target, positions in merged.items() if len(positions)}
 
 
 def _in_file(storage: Storage, path: str, targets: Container[str]) -> Iterator[tuple[str, Codes]]:
