@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeward_lake_iceberg import positions
-from lakeward_lake_iceberg.positions import SCHEMA, DeletePlace, read_positions, write_positions
+from lakeward_lake_iceberg.positions import SCHEMA, DeletePlace, read_positions, union, write_positions
 from lakeward_lake_iceberg.storage import Storage
 
 if TYPE_CHECKING:
@@ -50,3 +50,9 @@ def test_all_row_groups_of_a_file_are_one_delete_file_of_the_same_schema(
     found = reader.execute(f"SELECT count(*), min(pos), max(pos), max(file_path) FROM '{file.path}'").fetchone()  # noqa: S608 - a test's own text
     assert found == (100, 0, 99, "file:///a.parquet")
     assert not len(read_positions(storage, [file.path], "file:///b.parquet"))
+
+
+def test_positions_of_several_parts_are_each_there_once_and_ascend() -> None:
+    parts = [np.array(one, dtype=np.int64) for one in ([3, 5, 9], [], [1, 5], [9, 2])]
+    assert union(parts).tolist() == [1, 2, 3, 5, 9]
+    assert union([]).tolist() == []

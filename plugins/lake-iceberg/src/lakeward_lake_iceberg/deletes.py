@@ -17,6 +17,7 @@ from lakeward_lake_iceberg.positions import (
     DeletePlace,
     delete_file_of,
     read_positions,
+    union,
     write_positions,
     write_vector,
 )
@@ -131,9 +132,9 @@ class Deletes:
         if not len(fresh):
             return
         if self._task.vectors:
-            self._write(file.path, np.union1d(fresh, known), replaces=(*file.deletes, *own))
+            self._write(file.path, union((fresh, known)), replaces=(*file.deletes, *own))
         elif len(file.deletes) >= MERGED_DELETES:
-            self._write(file.path, np.union1d(fresh, known), replaces=file.deletes)
+            self._write(file.path, union((fresh, known)), replaces=file.deletes)
             self._files[file.path] = BaseFile(file.path, file.rows, file.lower, file.upper)
         else:
             self._write(file.path, fresh)

@@ -18,6 +18,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import ListType, MapType, StructType
 
 from lakeward.errors import LakeError
+from lakeward_lake_iceberg.positions import union
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,7 +145,7 @@ def with_values(array: pa.Array, kind: pa.DataType, values: pa.Array) -> pa.Arra
 
 def _deleted(table: Table, task: FileScanTask) -> Any:  # noqa: ANN401 - an array of positions, ascending
     found = _read_all_delete_files(table.io, [task]).get(task.file.file_path, [])
-    return np.unique(np.concatenate([np.empty(0, np.int64), *(np.asarray(one) for one in found)]))
+    return union(np.asarray(one, dtype=np.int64) for one in found)
 
 
 def _partition_values(table: Table, task: FileScanTask) -> dict[int, Any]:

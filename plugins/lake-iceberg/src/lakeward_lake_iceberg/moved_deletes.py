@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-import numpy as np
 from pyiceberg.manifest import ManifestContent
 
 from lakeward.errors import CorruptFileError, FencedError
@@ -19,7 +18,7 @@ from lakeward_lake_iceberg.detail import unpack_detail
 from lakeward_lake_iceberg.entries import live_entries, manifests_in
 from lakeward_lake_iceberg.head import Ancestry, read_bytes, summary_of
 from lakeward_lake_iceberg.moves import MOVES_FILE, Merge, unpack_moves
-from lakeward_lake_iceberg.positions import DeletePlace, delete_file_of, read_positions, write_positions
+from lakeward_lake_iceberg.positions import DeletePlace, delete_file_of, read_positions, union, write_positions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -63,7 +62,7 @@ def moved_deletes(table: Table, request: CommitRequest, gone: frozenset[str], st
     for merge in _merges_since(table, pins):
         for source in merge.sources:
             if (some := waiting.pop(source.path, None)) is not None:
-                for path, positions in merge.moved(source, np.unique(np.concatenate(some))):
+                for path, positions in merge.moved(source, union(some)):
                     waiting[path].append(positions)
                     merges[path] = merge
     lost = waiting.keys() - live_paths(table)
@@ -91,7 +90,7 @@ def write_moved(table: Table, storage: Storage, ids: CommitIds, moved: MovedDele
     written = []
     for number, (target, some) in enumerate(sorted(moved.positions.items()), start=1):
         path = table.location_provider().new_metadata_location(f"{ids.uuid}-moved-{number}-deletes.parquet")
-        deleted, codec, place = np.unique(np.concatenate(some)), moved.merges[target].compression, moved.place(target)
+        deleted, codec, place = union(some), moved.merges[target].compression, moved.place(target)
         written.append(write_positions(storage, target, path, deleted, compression=codec, place=place))
     return written
 

@@ -145,15 +145,27 @@ def delete_file_of(file: LakeFile, detail: FileDetail) -> DeleteFile:
     return file.path if detail.vector is None else Vector(file.path, *detail.vector)
 
 
+def union(parts: Iterable[Codes]) -> Codes:
+    """Return all positions of some parts, ascending and each once.
+
+    The parts are mostly ascending: sorting merges them. `np.unique` hashes, and takes a hundred times as long for a
+    million.
+    """
+    merged = np.sort(np.concatenate([np.empty(0, dtype=np.int64), *parts]), kind="stable")
+    new = np.ones(len(merged), dtype=np.bool_)
+    np.not_equal(merged[1:], merged[:-1], out=new[1:])
+    return merged[new]
+
+
 def read_positions(storage: Storage, files: Iterable[DeleteFile], target: str) -> Codes:
     """Return the deleted positions of one data file from existing deletes, ascending."""
-    found = [np.empty(0, dtype=np.int64)]
+    found: list[Codes] = []
     for path in files:
         if isinstance(path, Vector):
             found.append(read_vector(storage, path))
         else:
             found += (positions for _, positions in _in_file(storage, path, {target}))
-    return np.unique(np.concatenate(found))
+    return union(found)
 
 
 def read_shared_positions(storage: Storage, files: Iterable[str], targets: Container[str]) -> dict[str, Codes]:
@@ -162,7 +174,7 @@ def read_shared_positions(storage: Storage, files: Iterable[str], targets: Conta
     for path in files:
         for target, positions in _in_file(storage, path, targets):
             found[target].append(positions)
-    merged = {target: np.unique(np.concatenate(some)) for target, some in found.items()}
+    merged = {target: union(some) for target, some in found.items()}
     return {target: positions for target, positions in merged.items() if len(positions)}
 
 

@@ -11,13 +11,12 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
 from pyiceberg.manifest import ManifestContent
 
 from lakeward.errors import FencedError
 from lakeward_lake_iceberg.detail import Vector, unpack_detail
 from lakeward_lake_iceberg.entries import delete_file, live_entries, manifests_in, named_data_file
-from lakeward_lake_iceberg.positions import DeletePlace, delete_file_of, read_positions, vector_file
+from lakeward_lake_iceberg.positions import DeletePlace, delete_file_of, read_positions, union, vector_file
 from lakeward_lake_iceberg.puffin import write_vectors
 from lakeward_lake_iceberg.records import stored_value
 
@@ -108,7 +107,7 @@ def settle_deletes(
         place = ours[0].place if ours else moved.place(target)
         read = [*(one.name for one in ours), *there, *at_head.shared(place)]
         found = [read_positions(storage, read, target), *moved.positions.get(target, ())]
-        new.append(NewVector(target, np.unique(np.concatenate(found)), place))
+        new.append(NewVector(target, union(found), place))
     settled.added += write_new_vectors(table, storage, request.ids, new)
     return settled
 

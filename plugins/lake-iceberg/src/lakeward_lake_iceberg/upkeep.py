@@ -33,7 +33,7 @@ from lakeward_lake_iceberg.moves import Merge, Moved, unpack_positions
 from lakeward_lake_iceberg.offsets import TABLE_ID
 from lakeward_lake_iceberg.pins import plain_task
 from lakeward_lake_iceberg.policy import Policy, partition_of
-from lakeward_lake_iceberg.positions import read_positions
+from lakeward_lake_iceberg.positions import read_positions, union
 from lakeward_lake_iceberg.row_ids import ROW_ID_COLUMNS, with_row_ids
 from lakeward_lake_iceberg.settled_deletes import NewVector, write_new_vectors
 
@@ -227,7 +227,7 @@ class Replacing:
         if self._table.metadata.format_version < VECTORS_FROM:
             return write_moved(self._table, self._storage, ids, moved)
         late = sorted(self._late.items())
-        new = [NewVector(path, np.unique(np.concatenate(some)), moved.place(path)) for path, some in late]
+        new = [NewVector(path, union(some), moved.place(path)) for path, some in late]
         return write_new_vectors(self._table, self._storage, ids, new)
 
     def _take_late_deletes(self, merge: MergeTask, told: Merge) -> bool:
