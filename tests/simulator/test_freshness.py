@@ -44,7 +44,7 @@ def test_more_promises_are_kept_than_first_in_first_out() -> None:
 
 
 def test_no_table_starves_within_more_than_the_longest_promise() -> None:
-    """Half of them in half of the places, until each promise has fallen due: who was not tiered has been passed over."""
+    """Half of them in half of the places, until each promise is due: who was not tiered by then was passed over."""
     loads = mixed_load()[::2]
     seconds = max(load.freshness_s for load in loads) + 60.0
     ours = run(loads, seconds, rounds=2)

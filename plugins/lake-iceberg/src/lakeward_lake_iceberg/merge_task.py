@@ -68,8 +68,8 @@ class DeletesResult(msgspec.Struct, frozen=True, tag="deletes"):
 
 Task = MergeTask | DeletesTask
 Result = MergeResult | DeletesResult
-_TASKS = msgspec.msgpack.Decoder(Task)
-_RESULTS = msgspec.msgpack.Decoder(Result)
+_TASKS: msgspec.msgpack.Decoder[Task] = msgspec.msgpack.Decoder(Task)
+_RESULTS: msgspec.msgpack.Decoder[Result] = msgspec.msgpack.Decoder(Result)
 """Made while this is imported: threads that learn a type at the same time crash the process."""
 
 
