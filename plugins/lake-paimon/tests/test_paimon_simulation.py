@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from lakeward_paimon_kit.met import TROUBLES, never_met
 from lakeward_paimon_kit.mistakes import made
 from lakeward_paimon_kit.simulation import first_of_today, run_seed
 
@@ -24,6 +25,10 @@ def test_every_row_is_there_once_and_no_file_is_missing_or_left(first: int) -> N
 def test_a_seed_tells_the_same_story_each_time() -> None:
     stories = [run_seed(5).story for _ in range(2)]
     assert stories[0] == stories[1]
+
+
+def test_a_trouble_that_seeds_have_not_met_is_named() -> None:
+    assert never_met(TROUBLES - {"killed"} | {"committed"}) == ["killed"]
 
 
 @pytest.mark.slow
