@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from lakeward.errors import StorageError
 from lakeward.model.tables import Change
 from lakeward_lake_paimon.datafile import ParquetFile
 from lakeward_lake_paimon.local_storage import LocalStorage
@@ -48,6 +49,24 @@ def test_columns_have_a_dictionary_if_their_values_repeat_and_nested_ones_always
         "place.many.list.element",
     ]
     assert pq.read_table(file.path).equals(rows)
+
+
+class FullStorage(LocalStorage):
+    """A disk that has room for one file."""
+
+    def open_output(self, path: str) -> pa.NativeFile:
+        """See `Storage`."""
+        if path.endswith("second.parquet"):
+            message = f"{path}: no space left"
+            raise StorageError(message)
+        return super().open_output(path)
+
+
+def test_where_the_second_of_two_files_cannot_be_created_none_is_left(tmp_path: Path) -> None:
+    first, second = (str(tmp_path / f"{name}.parquet") for name in ("first", "second"))
+    with pytest.raises(StorageError, match="no space left"):
+        ParquetFile(FullStorage(), first, COLUMNS, {}, second)
+    assert [*tmp_path.iterdir()] == []
 
 
 def written(plugin: PaimonLakePlugin, lake: Lake, changes: Sequence[int]) -> dict[str, LakeFile]:

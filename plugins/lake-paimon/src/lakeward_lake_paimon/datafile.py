@@ -140,17 +140,24 @@ class ParquetFile:
             StorageError: it cannot be created.
         """
         self.path = path
-        self._copy = copy
         self.rows = 0
         self.nulls: Counter[str] = Counter()
         self.with_nan: set[str] = set()
         self.upload_s = 0.0
         self._schema = schema
         self._options = options
+        self._writer: pq.ParquetWriter | None = None
         self._sink = storage.open_output(path)
         if copy:
-            self._sink = pa.PythonFile(_Sinks((self._sink, storage.open_output(copy))), mode="w")
-        self._writer: pq.ParquetWriter | None = None
+            self._sink = pa.PythonFile(_Sinks((self._sink, self._second(storage, copy))), mode="w")
+
+    def _second(self, storage: Storage, path: str) -> pa.NativeFile:
+        try:
+            return storage.open_output(path)
+        except BaseException:
+            self.drop()
+            storage.delete(self.path)
+            raise
 
     @property
     def size_bytes(self) -> int:
