@@ -351,8 +351,9 @@ def test_letters_of_before_columns_changed_their_names_in_the_source_go_to_the_s
     lake.close()
 
 
-@pytest.mark.parametrize("tables", [IcebergTables, PaimonTables], ids=["iceberg", "paimon"])
-@pytest.mark.parametrize("key", [False, True], ids=["append", "keyed"])
+@pytest.mark.parametrize(
+    ("tables", "key"), [(IcebergTables, False), (PaimonTables, True)], ids=["iceberg-append", "paimon-keyed"]
+)
 @pytest.mark.parametrize("call", ["commit", "rewrite"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_service_killed_at_one_of_the_two_commits_of_a_replay_loses_and_doubles_nothing(

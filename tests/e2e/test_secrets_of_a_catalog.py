@@ -73,14 +73,12 @@ _IN_WORDS = {
 @pytest.mark.parametrize(
     ("lake", "form", "commands"),
     [
-        *(
-            (
-                _ICEBERG,
-                form,
-                (_SHOW, ("config", "check", "-o", "json"), _TABLES, ("tables", "-o", "json"), _DOCTOR, _RUN),
-            )
-            for form in ("text", "json")
+        (
+            _ICEBERG,
+            "text",
+            (_SHOW, ("config", "check", "-o", "json"), _TABLES, ("tables", "-o", "json"), _DOCTOR, _RUN),
         ),
+        (_ICEBERG, "json", (_TABLES, _RUN)),
         (_PAIMON_REST, "json", (_SHOW, _TABLES, _DOCTOR, _RUN)),
         (_PAIMON_S3, "text", (_TABLES, _DOCTOR)),
     ],

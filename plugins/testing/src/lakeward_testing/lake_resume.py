@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     ReadTable = Callable[[TablePath], pa.Table]
     WithTarget = Callable[[int], Any]
 
-SEEDS = 12
+SEEDS = 6
 EACH, SOME, NONE = 1, 400, 1 << 24
 """Target sizes at which each checkpoint closes a file, some do, and none does (in bytes)."""
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from lakeward.model.tables import TableBucket
 
 _RECORDS = 40
-_STEPS = (5, 10, 20, 20, 60)
+_STEPS = (5, 10, 10, 20, 40)
 """How long runs are: short ones find most mistakes as soon, and what takes long to come about needs a long one."""
 _MOST_LAST = 60
 _MOST_TAGS = 2
