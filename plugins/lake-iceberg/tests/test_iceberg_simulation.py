@@ -8,7 +8,7 @@ from lakeward.clock import SystemClock
 from lakeward_iceberg_kit.simulation import run_seed
 
 PARTS = 4
-SEEDS = 7
+SEEDS = 3
 """In each part; `tox run -e sim-iceberg` runs 1,000."""
 FIRST = SystemClock().wall_ms() // 86_400_000 * 1000
 """Other seeds each day; the name of a failed test says which."""
