@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakeward_e2e.paimon_warehouse import PaimonWarehouse
 from lakeward_e2e.process import ServiceProcess
 from lakeward_e2e.warehouse import Warehouse, files_below
 from lakeward_faulty.points import FAULTS
@@ -80,7 +79,7 @@ class World:
             (self.faults / name).mkdir(parents=True)
         self.store = EmbeddedStore.create(root / "store")
         self.lake = lake
-        self.warehouse = (PaimonWarehouse if lake == "paimon" else Warehouse)(root / "warehouse")
+        self.warehouse = _warehouse(lake, root / "warehouse")
         self.processes: list[ServiceProcess] = []
         self._configured: dict[int, str] = {}
         self.python_path = [self._install(), str(_KIT)]
@@ -312,3 +311,12 @@ class World:
         (metadata / "METADATA").write_text(_FAULTY_METADATA, encoding="utf-8")
         (metadata / "entry_points.txt").write_text(_FAULTY_ENTRY_POINTS, encoding="utf-8")
         return str(folder)
+
+
+def _warehouse(lake: str, directory: Path) -> Warehouse:
+    if lake != "paimon":
+        return Warehouse(directory)
+    # Tests of other folders use a world without the kit of this lake.
+    from lakeward_e2e.paimon_warehouse import PaimonWarehouse  # noqa: PLC0415
+
+    return PaimonWarehouse(directory)
