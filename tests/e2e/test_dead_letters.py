@@ -34,7 +34,7 @@ from lakeward_source_embedded.store import EmbeddedStore
 from lakeward_testing.waiting import LIMIT_S, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from lakeward.model.results import CommitOutcome, CommitRequest
@@ -237,6 +237,13 @@ def test_values_that_the_old_type_cannot_hold_are_dead_letters_until_the_lake_ta
     lake.close()
 
 
+def tier_row(world: World, path: TablePath, options: Mapping[str, Any], **row: object) -> None:
+    """Load one row in the table's columns of now, and tier it."""
+    world.store.load(path, pa.Table.from_pylist([row], schema=world.store.table(path).schema))
+    source = EmbeddedSource(EmbeddedStore.open(world.store.root))
+    assert world.once(source=source, mirrors=True, **options).failed == ()
+
+
 @pytest.mark.parametrize("tables", [IcebergTables, PaimonTables], ids=["iceberg", "paimon"])
 @pytest.mark.parametrize("key", [False, True], ids=["append", "keyed"])
 def test_a_replayed_row_goes_to_the_lake_table_of_another_name_and_to_columns_that_somebody_has_renamed_there(
@@ -252,11 +259,7 @@ def test_a_replayed_row_goes_to_the_lake_table_of_another_name_and_to_columns_th
     lake = made.open(world.clock)
     options: dict[str, Any] = {"lake": lake, "lake_type": made.name}
 
-    def tier(**row: object) -> None:
-        world.store.load(path, pa.Table.from_pylist([row], schema=world.store.table(path).schema))
-        source = EmbeddedSource(EmbeddedStore.open(world.store.root))
-        assert world.once(source=source, mirrors=True, **options).failed == ()
-
+    tier = partial(tier_row, world, path, options)
     tier(id=0, name="a")
     world.store.add_column(path, pa.field("more", pa.int64()))
     tier(id=1, name="b", more=1)
@@ -283,11 +286,7 @@ def test_a_replayed_row_takes_the_place_of_the_older_one_by_a_deletion_vector(tm
     lake = made.open(world.clock)
     options: dict[str, Any] = {"lake": lake, "lake_type": made.name}
 
-    def tier(**row: object) -> None:
-        world.store.load(path, pa.Table.from_pylist([row], schema=world.store.table(path).schema))
-        source = EmbeddedSource(EmbeddedStore.open(world.store.root))
-        assert world.once(source=source, mirrors=True, **options).failed == ()
-
+    tier = partial(tier_row, world, path, options)
     tier(id=0, name="a")
     tier(id=1, name="a")
     world.store.add_column(path, pa.field("more", pa.string()))
@@ -332,11 +331,7 @@ def test_letters_of_before_columns_changed_their_names_in_the_source_go_to_the_s
     lake = made.open(world.clock)
     options: dict[str, Any] = {"lake": lake, "lake_type": made.name}
 
-    def tier(**row: object) -> None:
-        world.store.load(path, pa.Table.from_pylist([row], schema=world.store.table(path).schema))
-        source = EmbeddedSource(EmbeddedStore.open(world.store.root))
-        assert world.once(source=source, mirrors=True, **options).failed == ()
-
+    tier = partial(tier_row, world, path, options)
     tier(id=0, name="a")
     world.store.add_column(path, pa.field("more", pa.string()))
     tier(id=1, name="b", more="x")
